@@ -1,9 +1,9 @@
 import { assert, describe, it } from "@effect/vitest"
-import type { Claim, LockMode } from "effect-locking/LockDriver"
+import type { Claim, LockMode, LossReason } from "effect-locking/LockDriver"
 import type { ResolvedKey } from "effect-locking/LockKey"
 import * as fc from "fast-check"
 import { encodeId } from "../src/internal/pure/keyEncoding.js"
-import type { StoreRequest } from "../src/internal/pure/storeModel.js"
+import type { StoreRenewal, StoreRequest } from "../src/internal/pure/storeModel.js"
 import { fenceBlock, Interest, interestWindow, StoreModel } from "../src/internal/pure/storeModel.js"
 
 const key = (name: string): ResolvedKey => {
@@ -35,8 +35,8 @@ const wait = (model: StoreModel, now: number, of: StoreRequest) => {
 }
 
 const idle = { keys: 0, grants: 0, interests: 0, deposed: 0 }
-const lost = (reason: string) => ({ _tag: "Lost", reason })
-const confirmed = (contended: boolean) => ({ _tag: "Confirmed", contended })
+const lost = (reason: LossReason): StoreRenewal => ({ _tag: "Lost", reason })
+const confirmed = (contended: boolean): StoreRenewal => ({ _tag: "Confirmed", contended })
 
 describe("storeModel", () => {
   describe("grants", () => {

@@ -47,7 +47,7 @@ export const make = (options: {
         name,
         capabilities,
         ready: Effect.void,
-        contend: (request) => contention(model, now, request, onDeposed),
+        contend: (request) => new ModelContention(model, now, request, onDeposed),
         renew: (grants) =>
           Effect.sync(() => {
             const at = now()
@@ -73,39 +73,47 @@ export const make = (options: {
   )
 }
 
-const contention = (
-  model: StoreModel,
-  now: () => number,
-  request: LockRequest,
-  onDeposed: (token: OwnerToken) => void
-): Contention => {
-  const stored: StoreRequest = {
-    keys: request.keys,
-    mode: request.mode,
-    ttl: Duration.toMillis(request.ttl),
-    session: request.holder.session,
-    metadata: request.holder.metadata,
-    onDeposed
+/** Made for every lock that is taken: methods cost less than closures, and only who waits makes an interest. */
+class ModelContention implements Contention {
+  private readonly stored: StoreRequest
+  private interest: Interest | undefined = undefined
+
+  constructor(
+    private readonly model: StoreModel,
+    private readonly now: () => number,
+    private readonly request: LockRequest,
+    onDeposed: (token: OwnerToken) => void
+  ) {
+    this.stored = {
+      keys: request.keys,
+      mode: request.mode,
+      ttl: Duration.toMillis(request.ttl),
+      session: request.holder.session,
+      metadata: request.holder.metadata,
+      onDeposed
+    }
   }
-  const interest = new Interest(stored)
-  return {
-    attempt: ({ token }) =>
-      Effect.sync((): Grant | Busy => {
-        const answer = model.acquire(now(), token, stored, interest)
-        return answer._tag === "Granted"
-          ? {
-            _tag: "Grant",
-            token,
-            keys: request.keys,
-            mode: request.mode,
-            fences: answer.fences.map(BigInt),
-            block: fenceBlock,
-            ttl: request.ttl
-          }
-          : toBusy(answer)
-      }),
-    arm: (wake) => Effect.sync(() => model.arm(now(), interest, wake)),
-    withdraw: Effect.sync(() => model.withdraw(interest))
+
+  attempt({ token }: { readonly token: OwnerToken }): Effect.Effect<Grant | Busy> {
+    return Effect.sync(() => {
+      const answer = this.model.acquire(this.now(), token, this.stored, this.interest)
+      if (answer._tag === "Refused") return toBusy(answer)
+      const { keys, mode, ttl } = this.request
+      return { _tag: "Grant", token, keys, mode, fences: answer.fences.map(BigInt), block: fenceBlock, ttl }
+    })
+  }
+
+  arm(wake: () => void): Effect.Effect<void> {
+    return Effect.sync(() => {
+      this.interest ??= new Interest(this.stored)
+      this.model.arm(this.now(), this.interest, wake)
+    })
+  }
+
+  get withdraw(): Effect.Effect<void> {
+    return Effect.sync(() => {
+      if (this.interest !== undefined) this.model.withdraw(this.interest)
+    })
   }
 }
 

@@ -67,7 +67,7 @@ export class Interest {
   /** Place in the order of arrival; 0: not registered. */
   arrival = 0
   lastSeen = 0
-  wake: () => void = () => {}
+  wake: () => void = noop
 
   constructor(readonly request: StoreRequest) {}
 }
@@ -75,6 +75,8 @@ export class Interest {
 interface MutableGrant extends StoreGrant {
   until: number
 }
+
+const noop = () => {}
 
 /** Exists while somebody holds the key or waits for it. */
 class Row {
