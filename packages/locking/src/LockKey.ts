@@ -1,6 +1,10 @@
 /**
- * What is locked: a string, which belongs to the tenant in context if there is one, or a key that is marked as common
- * to the whole platform.
+ * What is locked: a string. It belongs to the tenant in context, if there is one, unless it is marked as common to the
+ * whole platform; the three scopes never meet, whatever the strings are.
+ *
+ * Keys, tenants and namespaces follow one rule for all stores: they are not empty, well-formed Unicode, free of U+0000
+ * and at most `maxKeyBytes` (1 024) bytes long in UTF-8. They are compared exactly, without any normalisation: `"é"`
+ * in one code point and `"é"` in two are different keys. What is refused fails `InvalidKey` before the store is asked.
  *
  * @since 0.1.0
  */
@@ -23,7 +27,7 @@ export const TypeId: TypeId = "~effect-locking/LockKey"
 export type TypeId = "~effect-locking/LockKey"
 
 /**
- * A key with its scope: `none` belongs to the tenant in context, if any; `platform` to nobody.
+ * A key with its scope: `none` belongs to the tenant in context, if there is one; `platform` belongs to nobody.
  *
  * @since 0.1.0
  * @category models
@@ -35,7 +39,7 @@ export interface LockKey {
 }
 
 /**
- * What operations accept as a key.
+ * What operations take as a key: a plain string is the same as `make` of it.
  *
  * @since 0.1.0
  * @category models
@@ -43,17 +47,19 @@ export interface LockKey {
 export type Input = string | LockKey
 
 /**
- * A key as drivers see it: checked, with its namespace and tenant.
+ * A key as drivers see it: checked, and with its namespace and tenant.
  *
  * @since 0.1.0
  * @category models
  */
 export interface ResolvedKey {
   readonly namespace: string
+  /** `none`: no tenant was in context, which is a scope of its own. */
   readonly scope: "none" | "tenant" | "platform"
+  /** Present exactly when the scope is `tenant`. */
   readonly tenant: string | undefined
   readonly key: string
-  /** One string for all of it, equal for equal keys only. */
+  /** One string for all of it, equal for equal keys only and the same in every release. */
   readonly id: string
 }
 
@@ -62,13 +68,36 @@ const of = (scope: "none" | "platform", name: string): LockKey => ({ [TypeId]: T
 /**
  * A key that belongs to the tenant in context, as a plain string does.
  *
+ * @example
+ * ```ts
+ * import { Effect } from "effect"
+ * import { LockKey, Locking } from "effect-locking"
+ *
+ * const invoice = (id: number) => LockKey.make(`invoice:${id}`)
+ *
+ * const program = Effect.log("in the section").pipe(Locking.withLock(invoice(42)))
+ * ```
+ *
  * @since 0.1.0
  * @category constructors
  */
 export const make = (name: string): LockKey => of("none", name)
 
 /**
- * A key that is the same for every tenant and outside of any.
+ * A key that all tenants share: it is the same inside and outside of any tenant, and never equal to a tenant's key of
+ * the same name.
+ *
+ * @example
+ * ```ts
+ * import { Effect } from "effect"
+ * import { LockKey, Locking } from "effect-locking"
+ *
+ * // one at a time for the whole platform, even though a tenant is in context
+ * const program = Effect.log("in the section").pipe(
+ *   Locking.withLock(LockKey.platform("nightly")),
+ *   LockKey.withTenant("acme")
+ * )
+ * ```
  *
  * @since 0.1.0
  * @category constructors
@@ -76,12 +105,25 @@ export const make = (name: string): LockKey => of("none", name)
 export const platform = (name: string): LockKey => of("platform", name)
 
 /**
+ * Whether a value was made by `make` or `platform`.
+ *
+ * @example
+ * ```ts
+ * import * as assert from "node:assert"
+ * import { LockKey } from "effect-locking"
+ *
+ * assert.strictEqual(LockKey.isLockKey(LockKey.make("orders:42")), true)
+ * assert.strictEqual(LockKey.isLockKey("orders:42"), false)
+ * ```
+ *
  * @since 0.1.0
  * @category guards
  */
 export const isLockKey = (u: unknown): u is LockKey => hasProperty(u, TypeId)
 
 /**
+ * Identifies the reference `Tenant`.
+ *
  * @since 0.1.0
  * @category tenancy
  */
@@ -90,23 +132,55 @@ export interface Tenant {
 }
 
 /**
- * The tenant that keys belong to: a reference that travels with the flow of the code, `undefined` by default.
+ * The tenant that keys belong to. It travels with the flow of the code, into forked fibers too; `undefined`, the
+ * default, means that there is none. Set it with `withTenant`, read it with `currentTenant`.
  *
  * @since 0.1.0
  * @category tenancy
  */
-export const Tenant: Context.Reference<Tenant, string | undefined> = compat.reference<string | undefined>(
+export const Tenant: Context.Reference<Tenant, string | undefined> = compat.reference<string | undefined, Tenant>(
   "effect-locking/LockKey/Tenant",
   () => undefined
-) as any
+)
 
 /**
+ * The tenant in context, `undefined` where there is none.
+ *
+ * @example
+ * ```ts
+ * import * as assert from "node:assert"
+ * import { Effect } from "effect"
+ * import { LockKey } from "effect-locking"
+ *
+ * const program = LockKey.currentTenant.pipe(LockKey.withTenant("acme"))
+ *
+ * assert.strictEqual(Effect.runSync(program), "acme")
+ * assert.strictEqual(Effect.runSync(LockKey.currentTenant), undefined)
+ * ```
+ *
  * @since 0.1.0
  * @category tenancy
  */
-export const currentTenant: Effect.Effect<string | undefined> = Tenant as any
+export const currentTenant: Effect.Effect<string | undefined> = Tenant
 
 /**
+ * Runs an effect for a tenant: the keys that it locks belong to that tenant, unless they are marked with `platform`.
+ * The innermost tenant counts. A name that no key could have is refused when a lock is asked for, with `InvalidKey`.
+ *
+ * @example
+ * ```ts
+ * import { Effect } from "effect"
+ * import { LockKey, Locking } from "effect-locking"
+ *
+ * const save = Effect.log("saved").pipe(Locking.withLock("settings"))
+ *
+ * // these two do not exclude each other
+ * const program = Effect.all([
+ *   LockKey.withTenant(save, "acme"),
+ *   save.pipe(LockKey.withTenant("globex"))
+ * ])
+ * ```
+ *
  * @since 0.1.0
  * @category tenancy
  */

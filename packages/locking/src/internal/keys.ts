@@ -38,7 +38,7 @@ const issuesOf = (
   const issues: Array<Issue> = []
   const isKey = isLockKey(input)
   if (!isKey && typeof input !== "string") {
-    return [{ path, message: `expected a string or a LockKey, got ${kind(input)}` }]
+    return [{ path, message: `must be a string or a LockKey, got ${kind(input)}` }]
   }
   const message = nameFault(isKey ? input.name : input, settings.maxKeyBytes)
   if (message !== undefined) issues.push({ path, message })
@@ -92,7 +92,7 @@ export const resolveKeys = (
   tenant: string | undefined
 ): ReadonlyArray<LockKey.ResolvedKey> | InvalidKey => {
   if (!Array.isArray(inputs)) {
-    return refuse(settings, [{ path: "keys", message: `expected an array of keys, got ${kind(inputs)}` }])
+    return refuse(settings, [{ path: "keys", message: `must be an array of keys, got ${kind(inputs)}` }])
   }
   const resolved = new Map<string, LockKey.ResolvedKey>()
   const issues = new Map<string, Issue>()

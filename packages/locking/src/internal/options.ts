@@ -163,7 +163,7 @@ const duration = (
   const millis = rawMillis(raw)
   const max = range.max ?? longest
   const message = Number.isNaN(millis)
-    ? `expected a duration such as "5 seconds", 500 (milliseconds) or Duration.minutes(1), got ${show(raw)}`
+    ? `must be a duration such as "5 seconds", 500 (milliseconds) or Duration.minutes(1), got ${show(raw)}`
     : millis < 0
     ? `must not be negative, got ${show(raw)}`
     : millis < range.min || (range.above === true && millis === range.min)
@@ -188,7 +188,7 @@ const integer = (
 ): number => {
   if (raw === undefined) return defaultValue
   if (typeof raw === "number" && Number.isInteger(raw) && raw >= min && raw <= max) return raw === 0 ? 0 : raw
-  issues.push({ path, message: `expected a whole number from ${min} to ${max}, got ${show(raw)}` })
+  issues.push({ path, message: `must be a whole number from ${min} to ${max}, got ${show(raw)}` })
   return defaultValue
 }
 
@@ -201,7 +201,7 @@ const oneOf = <A extends string>(
 ): A => {
   if (raw === undefined) return defaultValue
   if (values.includes(raw as A)) return raw as A
-  issues.push({ path, message: `expected ${quote(values)}, got ${show(raw)}` })
+  issues.push({ path, message: `must be ${quote(values)}, got ${show(raw)}` })
   return defaultValue
 }
 
@@ -223,7 +223,7 @@ const holdRange: DurationRange = { min: 0, above: true, infinite: true }
 const label = (path: string, raw: unknown, defaultValue: string, issues: Issues): string => {
   if (raw === undefined) return defaultValue
   const message = typeof raw !== "string"
-    ? `expected a string, got ${kind(raw)}`
+    ? `must be a string, got ${kind(raw)}`
     : raw === ""
     ? "must not be empty"
     : raw.length > 128
@@ -238,7 +238,7 @@ const label = (path: string, raw: unknown, defaultValue: string, issues: Issues)
 
 const metadataOf = (raw: unknown, issues: Issues): Readonly<Record<string, string>> => {
   if (!isOptions(raw)) {
-    issues.push({ path: "metadata", message: `expected an object of strings, got ${kind(raw)}` })
+    issues.push({ path: "metadata", message: `must be an object of strings, got ${kind(raw)}` })
     return noMetadata
   }
   const entries = Object.entries(raw)
@@ -267,7 +267,7 @@ export const parseLayer = (
   if (options !== undefined && !isOptions(options)) {
     return new InvalidOptions({
       backend: driver.name,
-      issues: [{ path: "options", message: `expected an object, got ${kind(options)}` }]
+      issues: [{ path: "options", message: `must be an object, got ${kind(options)}` }]
     })
   }
   const raw: { readonly [name in keyof LockingOptions]: unknown } = options ?? {}
@@ -335,7 +335,7 @@ const parse = (
   if (options === undefined) return defaults
   const issues: Issues = []
   if (!isOptions(options)) {
-    issues.push({ path: "options", message: `expected an object, got ${kind(options)}` })
+    issues.push({ path: "options", message: `must be an object, got ${kind(options)}` })
     return new InvalidOptions({ backend: settings.backend, issues })
   }
   checkNames(options, names, issues)
@@ -344,10 +344,10 @@ const parse = (
     : duration("ttl", options.ttl, defaults.ttl, ttlRange(capabilities), issues)
   const derived = ttl === defaults.ttl ? defaults.attemptTimeout : settings.attemptTimeout ?? defaultAttempt(ttl)
   if (options.autoRenew !== undefined && typeof options.autoRenew !== "boolean") {
-    issues.push({ path: "autoRenew", message: `expected true or false, got ${show(options.autoRenew)}` })
+    issues.push({ path: "autoRenew", message: `must be true or false, got ${show(options.autoRenew)}` })
   }
   if (options.reentrant !== undefined && typeof options.reentrant !== "boolean" && options.reentrant !== "wait") {
-    issues.push({ path: "reentrant", message: `expected true, false or "wait", got ${show(options.reentrant)}` })
+    issues.push({ path: "reentrant", message: `must be true, false or "wait", got ${show(options.reentrant)}` })
   }
   const call: CallOptions = {
     mode: options.mode === undefined

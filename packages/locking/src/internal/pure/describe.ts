@@ -28,7 +28,7 @@ export const show = (value: unknown): string => {
 
 /** What is wrong with a key, tenant or namespace, and what would be right; never the string itself. */
 export const nameFault = (text: unknown, maxBytes: number): string | undefined => {
-  if (typeof text !== "string") return `expected a string, got ${kind(text)}`
+  if (typeof text !== "string") return `must be a string, got ${kind(text)}`
   switch (measure(text, maxBytes)) {
     case Fault.empty:
       return "must not be empty"

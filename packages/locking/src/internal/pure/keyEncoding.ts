@@ -2,7 +2,7 @@
  * The stored form of keys. Everything here is a wire contract: processes of different releases exclude each other only
  * while these functions keep answering the same, which `test/vectors/keys.json` pins.
  */
-import { createHash } from "node:crypto"
+import { hash } from "node:crypto"
 
 /** What a key is made of, once namespace and tenant are known. */
 export interface KeyParts {
@@ -122,41 +122,43 @@ export const decodeId = (id: string): KeyParts | undefined => {
   return name === undefined ? undefined : { namespace: taken![0], ...name }
 }
 
-/**
- * Canonical order: that of the ids' bytes in UTF-8, in which every process and every store agrees. UTF-16 units agree
- * with it except for surrogates, which stand for the highest code points but are not the highest units.
- */
+// UTF-16 puts surrogates below U+E000, UTF-8 puts what they stand for above everything else
+const rank = (unit: number): number => (unit & 0xf800) === 0xd800 ? unit + 0x10000 : unit
+
+/** Canonical order, in which every process and every store agrees: that of the ids' bytes in UTF-8. */
 export const compareIds = (a: string, b: string): -1 | 0 | 1 => {
+  if (a === b) return 0
   const length = Math.min(a.length, b.length)
   for (let i = 0; i < length; i++) {
     const x = a.charCodeAt(i)
     const y = b.charCodeAt(i)
     if (x !== y) return rank(x) < rank(y) ? -1 : 1
   }
-  return a.length === b.length ? 0 : a.length < b.length ? -1 : 1
+  return a.length < b.length ? -1 : 1
 }
-
-const rank = (unit: number): number => (unit & 0xf800) === 0xd800 ? unit + 0x10000 : unit
 
 /**
  * What stands for a key in errors, logs and traces: 12 hexadecimal characters that are the same in every process. It
- * correlates; whoever can guess the key can compute it. The salt keeps it apart from every other hash of a key.
+ * correlates and does not anonymise: whoever can guess the key can compute it. The salt keeps it apart from every other
+ * hash of a key. Takes about a third of a microsecond.
  */
-export const shortHash = (id: string): string =>
-  createHash("sha256").update(`effect-locking/hash\u0000${id}`, "utf8").digest("hex").slice(0, 12)
+export const shortHash = (id: string): string => hash("sha256", `effect-locking/hash\u0000${id}`, "hex").slice(0, 12)
 
 /**
  * A key as a signed 64-bit integer, for stores that name locks so: the first 8 bytes of SHA-256 over salt, namespace,
- * scope, tenant and key, each preceded by its length in 4 bytes (big endian, UTF-8). Different salts give unrelated
- * numbers.
+ * scope, tenant (empty when there is none) and key, each in UTF-8 and preceded by its length in 4 bytes, big endian.
+ * Different salts give unrelated numbers. Takes about a microsecond.
  */
 export const keyInt64 = (salt: string, key: KeyParts): bigint => {
-  const hash = createHash("sha256")
-  const length = Buffer.alloc(4)
-  for (const field of [salt, key.namespace, key.scope, key.tenant ?? "", key.key]) {
-    const bytes = Buffer.from(field, "utf8")
-    length.writeUInt32BE(bytes.length)
-    hash.update(length).update(bytes)
+  const fields = [salt, key.namespace, key.scope, key.tenant ?? "", key.key]
+  let size = 0
+  for (const field of fields) size += 4 + Buffer.byteLength(field)
+  const bytes = Buffer.allocUnsafe(size)
+  let at = 0
+  for (const field of fields) {
+    const length = bytes.write(field, at + 4)
+    bytes.writeUInt32BE(length, at)
+    at += 4 + length
   }
-  return hash.digest().readBigInt64BE(0)
+  return BigInt.asIntN(64, BigInt(`0x${hash("sha256", bytes, "hex").slice(0, 16)}`))
 }
