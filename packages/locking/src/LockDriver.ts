@@ -1,0 +1,242 @@
+/**
+ * The contract between the engine and a store. A driver knows *grants*: what a process owns at the store, by token.
+ * It makes no leases, keeps no queues and reads no options of the caller; the engine does all that, so a driver is
+ * small. The engine never trusts a reply's arrival time, never sends a wall-clock time, and repeats an attempt only
+ * with the same token.
+ *
+ * @since 0.1.0
+ */
+import * as Data from "effect/Data"
+import type * as Duration from "effect/Duration"
+import type * as Effect from "effect/Effect"
+import type * as Queue from "effect/Queue"
+import type { ResolvedKey } from "./LockKey.js"
+
+/**
+ * How a key is held: `exclusive` alone, `shared` together with other readers.
+ *
+ * @since 0.1.0
+ * @category models
+ */
+export type LockMode = "exclusive" | "shared"
+
+/**
+ * What one process owns at the store is known by this unique string. It is made before the first attempt, kept
+ * over the attempts of one wait, and never used again after it was released or abandoned.
+ *
+ * @since 0.1.0
+ * @category models
+ */
+export type OwnerToken = string
+
+/**
+ * What a driver can do, and what it cannot.
+ *
+ * @since 0.1.0
+ * @category models
+ */
+export interface Capabilities {
+  /** The modes it can grant. */
+  readonly modes: ReadonlyArray<LockMode>
+  /** Whether it can keep arrival order across processes. */
+  readonly fair: boolean
+  /** Whether it wakes waiters itself; without it the engine polls. */
+  readonly push: boolean
+  /** Who ends a grant whose holder is gone: the store by its clock, the end of the session, or nobody. */
+  readonly expiry: "server" | "session" | "none"
+  /** Calls cross a network: they may hang or answer late, and are bounded and joined from the side. */
+  readonly remote: boolean
+  /** The ttl used where the caller names none, the shortest one accepted, and whether it may be infinite. */
+  readonly ttl: { readonly default: Duration.Duration; readonly min: Duration.Duration; readonly infinite: boolean }
+}
+
+/**
+ * One request for one or several keys. All of them are granted together or none is.
+ *
+ * @since 0.1.0
+ * @category models
+ */
+export interface LockRequest {
+  /** In canonical order, without duplicates, at least one. */
+  readonly keys: ReadonlyArray<ResolvedKey>
+  readonly mode: LockMode
+  /** How long a grant lasts without renewal; may be infinite where the driver says so. */
+  readonly ttl: Duration.Duration
+  /** Whether arrival order across processes is asked for. */
+  readonly fair: boolean
+  /** `false`: a single attempt; no interest may be registered at the store. */
+  readonly waiting: boolean
+  /** What the store may keep with the grant for people to see. */
+  readonly holder: { readonly session: string; readonly metadata: Readonly<Record<string, string>> }
+}
+
+/**
+ * What names a grant at the store.
+ *
+ * @since 0.1.0
+ * @category models
+ */
+export interface Claim {
+  readonly token: OwnerToken
+  readonly keys: ReadonlyArray<ResolvedKey>
+  readonly mode: LockMode
+}
+
+/**
+ * A process owns these keys from now on. `fences[i]` is the first number of the block that belongs to `keys[i]`; the
+ * block has `block` numbers, so that leases handed over inside the process have numbers of their own.
+ *
+ * @since 0.1.0
+ * @category models
+ */
+export interface Grant extends Claim {
+  readonly _tag: "Grant"
+  readonly fences: ReadonlyArray<bigint>
+  readonly block: number
+  /** The ttl that the store gave; never longer than the one asked for. */
+  readonly ttl: Duration.Duration
+}
+
+/**
+ * Somebody else holds one of the keys.
+ *
+ * @since 0.1.0
+ * @category models
+ */
+export interface Busy {
+  readonly _tag: "Busy"
+  /** What the store knows of one holder. */
+  readonly holder?: Holder | undefined
+  /** How long from now until that holder's grant ends unless it is renewed. */
+  readonly endsIn?: Duration.Duration | undefined
+}
+
+/**
+ * What a store knows of a holder. Every field that it does not know is missing.
+ *
+ * @since 0.1.0
+ * @category models
+ */
+export interface Holder {
+  readonly mode: LockMode
+  readonly fence?: bigint | undefined
+  readonly token?: OwnerToken | undefined
+  /** Wall-clock milliseconds of the store. */
+  readonly since?: number | undefined
+  /** Wall-clock milliseconds of the store; missing for a grant without end. */
+  readonly until?: number | undefined
+  readonly session?: string | undefined
+  readonly metadata?: Readonly<Record<string, string>> | undefined
+}
+
+/**
+ * A held key with its holders, for `list`.
+ *
+ * @since 0.1.0
+ * @category models
+ */
+export interface HeldKey {
+  readonly namespace: string
+  readonly scope: "none" | "tenant" | "platform"
+  readonly tenant?: string | undefined
+  /** Missing where the store keeps only a hash. */
+  readonly key?: string | undefined
+  readonly hash: string
+  readonly holders: ReadonlyArray<Holder>
+}
+
+/**
+ * A driver call failed. `executed` tells what is known of its effect: `"no"` when the store provably did nothing,
+ * `"unknown"` when it may have acted. `message` and `cause` must not contain keys, tenants, tokens or metadata.
+ *
+ * @since 0.1.0
+ * @category errors
+ */
+export class DriverError extends Data.TaggedError("DriverError")<{
+  readonly executed: "no" | "unknown"
+  readonly message: string
+  readonly cause?: unknown
+  readonly retryAfter?: Duration.Duration | undefined
+}> {}
+
+/**
+ * Answer of a renewal for one grant. `contended` says that somebody waits for one of its keys elsewhere.
+ *
+ * @since 0.1.0
+ * @category models
+ */
+export type Renewal =
+  | { readonly _tag: "Confirmed"; readonly contended: boolean }
+  | { readonly _tag: "Lost"; readonly reason: LossReason }
+  | { readonly _tag: "Unknown" }
+
+/**
+ * Why the store no longer counts a grant as ours.
+ *
+ * @since 0.1.0
+ * @category models
+ */
+export type LossReason = "taken" | "revoked" | "expired" | "session-ended"
+
+/**
+ * Answer of a release: `released`, nobody waits elsewhere; `woke`, somebody was woken; `lapsed`, it was ours but its
+ * time was over; `gone`, it was not ours (any more).
+ *
+ * @since 0.1.0
+ * @category models
+ */
+export type Released = "released" | "woke" | "lapsed" | "gone"
+
+/**
+ * An open contention for one request.
+ *
+ * @since 0.1.0
+ * @category models
+ */
+export interface Contention {
+  /**
+   * One attempt. Idempotent by token: a repeated one that finds its own grant answers that grant with the same fences.
+   * `left` is how long the caller will wait for the answer; a store that can must not grant after that.
+   */
+  readonly attempt: (attempt: {
+    readonly token: OwnerToken
+    readonly left: Duration.Duration
+  }) => Effect.Effect<Grant | Busy, DriverError>
+  /**
+   * Arms the wake-up: once this effect has ended, any release of one of the keys calls `wake`, until `withdraw`.
+   * Calling it too often is harmless, a lost call costs a poll. `wake` is synchronous and may be called from anywhere.
+   * A driver that lost its channel arms again by itself and calls `wake` once it has.
+   */
+  readonly arm: (wake: () => void) => Effect.Effect<void, DriverError>
+  /** Withdraws interest, ticket and intent from the store. Called once, last, and only when `arm` was called. */
+  readonly withdraw: Effect.Effect<void, DriverError>
+}
+
+/**
+ * A store that can grant locks.
+ *
+ * @since 0.1.0
+ * @category models
+ */
+export interface LockDriver {
+  /** Short name, for logs and errors: `memory`, `pg`, `redis`. */
+  readonly name: string
+  readonly capabilities: Capabilities
+  /** Ends when the store can grant; fails when it cannot be reached or must not be used. */
+  readonly ready: Effect.Effect<void, DriverError>
+  /** Under which name one process excludes itself, where that is not the encoded key (for example a 64-bit hash). */
+  readonly exclusionId?: ((key: ResolvedKey) => string) | undefined
+  /** Opens a contention. Neither waits nor asks the store, so it is a plain function. */
+  readonly contend: (request: LockRequest) => Contention
+  /** Extends grants whose token still matches, by their ttl from now. Never takes a lost one back. Same order. */
+  readonly renew: (grants: ReadonlyArray<Grant>) => Effect.Effect<ReadonlyArray<Renewal>, DriverError>
+  /** Gives up whatever the token owns or may own. Safe to repeat, safe for an attempt that was never answered. */
+  readonly release: (claim: Claim) => Effect.Effect<Released, DriverError>
+  /** Grants that the driver itself knows to be lost: its session ended, an administrator revoked them. */
+  readonly losses: Queue.Dequeue<{ readonly token: OwnerToken; readonly reason: LossReason }>
+  readonly inspect: (key: ResolvedKey) => Effect.Effect<ReadonlyArray<Holder>, DriverError>
+  /** Every held key of the namespace. */
+  readonly list: (namespace: string) => Effect.Effect<ReadonlyArray<HeldKey>, DriverError>
+  /** Deposes the holders of a key, who learn `revoked`, and answers who they were. */
+  readonly forceRelease: (key: ResolvedKey) => Effect.Effect<ReadonlyArray<Holder>, DriverError>
+}

@@ -1,0 +1,78 @@
+/**
+ * What a flow of code holds travels with it, into child fibers and time-outs, but not past the end of the section: a
+ * claim that is over counts for nobody.
+ */
+import * as Context from "effect/Context"
+import * as Effect from "effect/Effect"
+import * as Option from "effect/Option"
+import type { Lease } from "../Lease.js"
+import { InvalidKey, type LeaseLost } from "../LockError.js"
+import * as LockKey from "../LockKey.js"
+import { contextOf, reference, type RuntimeFiber } from "./compat.js"
+import type { Core, Hold, KeyRecord } from "./core.js"
+import { resolveKey } from "./keys.js"
+import { Fifo } from "./pure/fifo.js"
+import { leaseLost } from "./report.js"
+
+export interface Claim {
+  readonly parent: Claim | undefined
+  readonly holds: ReadonlyArray<Hold>
+  readonly leases: ReadonlyArray<Lease>
+  /** Re-entrant joins enter one at a time. */
+  readonly turns: KeyRecord
+  over: boolean
+}
+
+export const ClaimRef = reference<Claim | undefined>("effect-locking/Claim", () => undefined)
+
+export const make = (parent: Claim | undefined, holds: ReadonlyArray<Hold>, leases: ReadonlyArray<Lease>): Claim => ({
+  parent,
+  holds,
+  leases,
+  turns: { id: "", queue: new Fifo(), grant: undefined, contender: undefined, releasing: false },
+  over: false
+})
+
+export const of = (fiber: RuntimeFiber<any, any>): Claim | undefined => Context.get(contextOf(fiber), ClaimRef)
+
+const isHeld = (claim: Claim): boolean => !claim.over && claim.holds.every((hold) => hold.state === "held")
+
+/** The innermost hold of the key that this flow of code has. */
+export const find = (
+  from: Claim | undefined,
+  core: Core,
+  key: LockKey.ResolvedKey
+): { readonly claim: Claim; readonly hold: Hold } | undefined => {
+  for (let claim = from; claim !== undefined; claim = claim.parent) {
+    if (!isHeld(claim)) continue
+    for (const hold of claim.holds) {
+      if (hold.core === core && hold.keys.some((_) => _.id === key.id)) return { claim, hold }
+    }
+  }
+  return undefined
+}
+
+export const current: Effect.Effect<Option.Option<Lease>> = Effect.map(ClaimRef, (from) => {
+  for (let claim = from; claim !== undefined; claim = claim.parent) {
+    if (!claim.over) return Option.fromNullable(claim.leases[claim.leases.length - 1])
+  }
+  return Option.none()
+})
+
+export const assertHeld = (input: LockKey.Input): Effect.Effect<Lease, LeaseLost> =>
+  Effect.flatMap(Effect.all([ClaimRef, LockKey.Tenant]), ([from, tenant]) => {
+    for (let claim = from; claim !== undefined; claim = claim.parent) {
+      if (claim.over) continue
+      let index = 0
+      for (const hold of claim.holds) {
+        const key = resolveKey(input, hold.core.settings, tenant)
+        for (const { id } of hold.keys) {
+          if (!(key instanceof InvalidKey) && id === key.id) {
+            return hold.state === "lost" ? Effect.fail(leaseLost(hold)) : Effect.succeed(claim.leases[index]!)
+          }
+          index++
+        }
+      }
+    }
+    return Effect.dieMessage("Lease.assertHeld: this code must run under its lock, and does not")
+  })

@@ -1,0 +1,60 @@
+/**
+ * The only module that knows names which Effect 4 renamed; the rest of `src` compiles on both lines.
+ */
+import * as Cause from "effect/Cause"
+import * as Context from "effect/Context"
+import * as Deferred from "effect/Deferred"
+import type * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import type * as Fiber from "effect/Fiber"
+import * as FiberId from "effect/FiberId"
+import * as FiberRef from "effect/FiberRef"
+import * as Runtime from "effect/Runtime"
+import type * as Scope from "effect/Scope"
+
+export type DurationInput = Duration.DurationInput
+
+export type RuntimeFiber<A, E = never> = Fiber.RuntimeFiber<A, E>
+
+export const tag = Context.GenericTag
+
+/** A value that travels with the flow of the code and has a default. */
+export const reference = <A, Self = A>(id: string, defaultValue: () => A): Context.Reference<Self, A> =>
+  Context.Reference<Self>()(id, { defaultValue })
+
+export const fork = Effect.fork
+export const forkDaemon = Effect.forkDaemon
+export const forkIn: <A, E, R>(
+  self: Effect.Effect<A, E, R>,
+  scope: Scope.Scope
+) => Effect.Effect<RuntimeFiber<A, E>, never, R> = Effect.forkIn
+export const withFiber = Effect.withFiberRuntime
+export const catchAll = Effect.catchAll
+export const catchAllCause = Effect.catchAllCause
+
+export const deferred = <A, E = never>(): Deferred.Deferred<A, E> => Deferred.unsafeMake<A, E>(FiberId.none)
+/** The exit of something that was called off. */
+export const interrupted: Exit.Exit<never> = Exit.interrupt(FiberId.none)
+
+export const deferredDone = <A, E>(self: Deferred.Deferred<A, E>, exit: Exit.Exit<A, E>): void =>
+  Deferred.unsafeDone(self, exit)
+
+/**
+ * Starts fibers from synchronous code with the scheduler, clock and references of the layer; interruptible, as layers
+ * are built in regions that are not.
+ */
+export const forker: Effect.Effect<<A, E>(effect: Effect.Effect<A, E>) => RuntimeFiber<A, E>> = Effect.map(
+  Effect.runtime<never>(),
+  (runtime) => (effect) => Runtime.runFork(runtime, Effect.interruptible(effect))
+)
+
+/** Sends the interrupt without waiting for its effect. */
+export const interruptNow = (fiber: RuntimeFiber<any, any>): void => fiber.unsafeInterruptAsFork(FiberId.none)
+
+/** Whether an interrupt has reached the fiber, even one that it has not acted on yet. */
+export const isInterrupted = (fiber: RuntimeFiber<any, any>): boolean =>
+  !Cause.isEmpty(fiber.getFiberRef(FiberRef.interruptedCause))
+
+/** The context that travels with a fiber. */
+export const contextOf = (fiber: RuntimeFiber<any, any>): Context.Context<never> => fiber.currentContext

@@ -1,0 +1,298 @@
+/**
+ * The one who talks to the store for a key: attempt, and where it is busy arm, attempt, sleep, attempt again, until a
+ * grant, the deadline or the end of the layer. One loop for every mode.
+ */
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Random from "effect/Random"
+import { type Busy, type Contention, DriverError, type Grant } from "../LockDriver.js"
+import * as LockError from "../LockError.js"
+import * as calls from "./calls.js"
+import {
+  type Activity,
+  begin,
+  type Core,
+  finish,
+  type HeldGrant,
+  type KeyRecord,
+  nextToken,
+  type Request
+} from "./core.js"
+import * as grants from "./grants.js"
+import { probes, sometimes } from "./probes.js"
+import * as trust from "./pure/trust.js"
+import * as records from "./record.js"
+import { holderOf, keyHash, refuse } from "./report.js"
+import * as waiting from "./waiting.js"
+
+/** A wait shorter than this still gives its attempts a chance to be answered. */
+const shortestAttempt = 50
+
+/** Pauses between tries while no wake-up can be relied on. */
+const shortestPause = 50
+const longestPause = 1000
+
+type Failure =
+  | LockError.LockBusy
+  | LockError.WaitTimeout
+  | LockError.QueueFull
+  | LockError.LockingClosed
+  | LockError.ProviderFailed
+  | LockError.OutcomeUnknown
+
+type Contending = Effect.Effect<HeldGrant, Failure>
+
+interface Contest extends calls.Joiner {
+  readonly core: Core
+  readonly request: Request
+  readonly records: ReadonlyArray<KeyRecord>
+  readonly restore: calls.Restore
+  readonly contention: Contention
+  readonly activity: Activity
+  token: string
+  /** `arm` was called, so the store may know of us. */
+  interested: boolean
+  armed: boolean
+  woken: boolean
+  /** Tries in a row that no wake-up led to, or that got no answer. */
+  idle: number
+  /** Until when the attempt on its way, or one that was given up, may still act. */
+  mayActUntil: number
+}
+
+/** Ends with the grant, which then owns the records; after every other exit nothing of the contest is left behind. */
+export const contend = (
+  core: Core,
+  request: Request,
+  owned: ReadonlyArray<KeyRecord>,
+  restore: calls.Restore
+): Contending =>
+  Effect.suspend(() => {
+    const contest: Contest = {
+      core,
+      request,
+      records: owned,
+      restore,
+      contention: core.driver.contend({
+        keys: request.keys,
+        mode: request.call.mode,
+        ttl: Duration.millis(request.call.ttl),
+        fair: false,
+        waiting: request.waiting,
+        holder: { session: core.settings.session, metadata: request.call.metadata }
+      }),
+      activity: { kind: "acquire", end: () => contest.resume?.(), abort: () => {} },
+      token: nextToken(core),
+      interested: false,
+      armed: false,
+      woken: false,
+      idle: 0,
+      mayActUntil: -Infinity,
+      resume: undefined
+    }
+    begin(core, contest.activity)
+    if (core.driver.capabilities.remote) waiting.add(core, request)
+    if (!request.standBack) return attempt(contest)
+    sometimes("stood back")
+    return Effect.zipRight(arm(contest), pause(contest))
+  })
+
+const attempt = (contest: Contest): Contending =>
+  Effect.suspend(() => {
+    const { contention, core, request } = contest
+    if (core.closed) return lose(contest, closed(core))
+    const start = core.timer.now()
+    const limit = limitOf(contest, start)
+    const mayActUntil = contest.mayActUntil
+    contest.woken = false
+    contest.mayActUntil = start + limit
+    const call = contention.attempt({ token: contest.token, left: Duration.millis(limit) })
+    return Effect.flatMap(ask(contest, call, start + limit), (exit) => {
+      if (exit === undefined) {
+        request.last = "no answer"
+        sometimes("acquire outcome unknown")
+        return again(contest)
+      }
+      if (Exit.isFailure(exit)) {
+        const error = failureOf(exit)
+        request.last = error
+        if (error.executed === "no") contest.mayActUntil = mayActUntil
+        else sometimes("acquire outcome unknown")
+        return again(contest)
+      }
+      contest.mayActUntil = mayActUntil
+      return exit.value._tag === "Grant" ? win(contest, exit.value, start) : busy(contest, exit.value)
+    })
+  })
+
+/** One deadline bounds everything; a single attempt has its own limit only. */
+const limitOf = ({ request }: Contest, now: number): number =>
+  request.waiting
+    ? Math.min(request.call.attemptTimeout, Math.max(request.deadline - now, shortestAttempt))
+    : request.call.attemptTimeout
+
+/** A call that stays in the process cannot be interrupted, so it needs no guard. */
+const ask = <A, E>(contest: Contest, call: Effect.Effect<A, E>, until: number) =>
+  contest.core.driver.capabilities.remote
+    ? Effect.onInterrupt(
+      calls.ask(contest.core, call, until, contest.restore, contest),
+      () => interrupted(contest)
+    )
+    : calls.ask(contest.core, call, until, contest.restore)
+
+const failureOf = (exit: Exit.Failure<unknown, DriverError>): DriverError =>
+  exit.cause._tag === "Fail"
+    ? exit.cause.error
+    : new DriverError({ executed: "unknown", message: "the driver died or was interrupted", cause: exit.cause })
+
+const win = (contest: Contest, grant: Grant, start: number): Contending => {
+  const { core, request } = contest
+  const now = core.timer.now()
+  const ttl = Duration.toMillis(grant.ttl)
+  if (core.closed || !trust.isTrusted(trust.granted(start, ttl), now)) {
+    grants.abandon(core, grant, contest.mayActUntil, now + ttl)
+    contest.mayActUntil = -Infinity
+    if (core.closed) return lose(contest, closed(core))
+    sometimes("lease stale on arrival")
+    contest.token = nextToken(core)
+    request.last = "no answer"
+    return again(contest)
+  }
+  if (now >= request.deadline) sometimes("grant beats time-out")
+  if (contest.armed && !contest.woken && contest.idle > 0) sometimes("poll cured a lost note")
+  const held = grants.adopt(core, grant, start, request, contest.records, contest.mayActUntil)
+  leave(contest)
+  return Effect.succeed(held)
+}
+
+const busy = (contest: Contest, answer: Busy): Contending => {
+  const { core, request } = contest
+  request.last = answer
+  if (!request.waiting || core.timer.now() >= request.deadline) return lose(contest, outcome(contest))
+  if (waiting.isFull(core, request)) {
+    return lose(
+      contest,
+      new LockError.QueueFull({ backend: core.settings.backend, limit: core.settings.maxWaiters })
+    )
+  }
+  waiting.add(core, request)
+  if (contest.armed) return contest.woken ? attempt(contest) : pause(contest)
+  // subscribe, then try, then sleep: only a try after the subscription may rely on it
+  return Effect.flatMap(arm(contest), () => contest.armed ? attempt(contest) : pause(contest))
+}
+
+/** No usable answer: the last one decides when the time is over. */
+const again = (contest: Contest): Contending =>
+  contest.request.waiting && contest.core.timer.now() < contest.request.deadline
+    ? pause(contest)
+    : lose(contest, outcome(contest))
+
+const arm = (contest: Contest): Effect.Effect<void> =>
+  Effect.suspend(() => {
+    const now = contest.core.timer.now()
+    contest.interested = true
+    const call = contest.contention.arm(() => {
+      contest.woken = true
+      contest.idle = 0
+      contest.resume?.()
+    })
+    return Effect.map(ask(contest, call, now + limitOf(contest, now)), (exit) => {
+      contest.armed = exit !== undefined && Exit.isSuccess(exit)
+    })
+  })
+
+/** Sleeps until a wake-up, the holder's end, the next poll or the deadline, whichever comes first. */
+const pause = (contest: Contest): Contending =>
+  Effect.flatMap(Random.next, (random) => {
+    const { core, request } = contest
+    if (contest.woken) return attempt(contest)
+    const until = Math.min(request.deadline, nextTry(contest, random))
+    contest.idle++
+    return Effect.flatMap(
+      Effect.onInterrupt(calls.sleep(core, until, contest.restore, contest), () => interrupted(contest)),
+      () =>
+        core.timer.now() >= request.deadline && !contest.woken && !core.closed
+          ? lose(contest, outcome(contest))
+          : attempt(contest)
+    )
+  })
+
+const nextTry = (contest: Contest, random: number): number => {
+  const { core, request } = contest
+  const now = core.timer.now()
+  const backoff = Math.min(longestPause, shortestPause * 2 ** Math.min(contest.idle, 10))
+  const { last } = request
+  if (last === "no answer" || last?._tag === "DriverError") {
+    const retryAfter = last === "no answer" || last.retryAfter === undefined ? 0 : Duration.toMillis(last.retryAfter)
+    return now + Math.max(retryAfter, backoff * (0.5 + random / 2))
+  }
+  if (!probes.safetyNets && contest.armed) return Infinity
+  const holdersEnd = last?.endsIn === undefined ? Infinity : now + Duration.toMillis(last.endsIn) + 1
+  const { push, remote } = core.driver.capabilities
+  // inside one process no wake-up is lost, so there is nothing to poll for
+  const poll = !contest.armed || !push ? backoff : remote ? core.settings.pollInterval : Infinity
+  return Math.min(holdersEnd, now + poll * (0.75 + random / 2))
+}
+
+const closed = (core: Core): LockError.LockingClosed => new LockError.LockingClosed({ backend: core.settings.backend })
+
+const outcome = (contest: Contest): Failure => {
+  const { core, request } = contest
+  const { backend } = core.settings
+  const now = core.timer.now()
+  const last = request.last
+  if (last !== undefined && last !== "no answer" && last._tag === "Busy") {
+    const fields = { backend, keyHash: keyHash(request), waited: Duration.millis(now - request.startedAt) }
+    const holder = holderOf(core, request)
+    return request.waiting
+      ? new LockError.WaitTimeout({ ...fields, holder, waitTimeout: Duration.millis(request.call.waitTimeout) })
+      : new LockError.LockBusy({ ...fields, holder })
+  }
+  if (last !== undefined && last !== "no answer" && last.executed === "no" && contest.mayActUntil < now) {
+    return new LockError.ProviderFailed({
+      backend,
+      keyHash: keyHash(request),
+      cause: last.cause ?? last,
+      retryAfter: last.retryAfter
+    })
+  }
+  return new LockError.OutcomeUnknown({
+    backend,
+    keyHash: keyHash(request),
+    cause: last === undefined || last === "no answer" ? undefined : last.cause ?? last
+  })
+}
+
+const lose = (contest: Contest, failure: Failure): Contending => {
+  quit(contest)
+  return refuse(contest.core, failure)
+}
+
+const interrupted = (contest: Contest): Effect.Effect<void> =>
+  Effect.sync(() => {
+    contest.core.instruments.acquired.interrupted(1)
+    quit(contest)
+  })
+
+/** Leaves without a grant: whatever an unanswered attempt took, or may still take, goes back. */
+const quit = (contest: Contest): void => {
+  const { core, request } = contest
+  if (contest.mayActUntil >= core.timer.now()) {
+    sometimes("attempt abandoned")
+    const claim = { token: contest.token, keys: request.keys, mode: request.call.mode }
+    grants.abandon(core, claim, contest.mayActUntil, contest.mayActUntil + request.call.ttl)
+  }
+  leave(contest)
+  for (const record of contest.records) records.stepDown(core, record, request)
+}
+
+const leave = (contest: Contest): void => {
+  const { core, request } = contest
+  finish(core, contest.activity)
+  waiting.remove(core, request)
+  if (!contest.interested) return
+  const now = core.timer.now()
+  const until = now + request.call.attemptTimeout
+  grants.background(core, calls.ask(core, contest.contention.withdraw, until, calls.noRestore))
+}

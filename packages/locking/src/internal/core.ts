@@ -1,0 +1,168 @@
+/**
+ * The state of one layer, and the words for it. The other modules of the engine work on this; none keeps state of its
+ * own.
+ *
+ * A *grant* is what this process owns at the store, a *hold* what one caller owns of it (its public face is the lease).
+ * An exclusive grant has one hold at a time, a shared one as many as there are readers here.
+ */
+import type * as Deferred from "effect/Deferred"
+import type * as Effect from "effect/Effect"
+import type * as Exit from "effect/Exit"
+import type { Busy, DriverError, Grant, LockDriver, LockMode } from "../LockDriver.js"
+import type { LeaseLost, LeaseLostReason } from "../LockError.js"
+import type { ResolvedKey } from "../LockKey.js"
+import type { RuntimeFiber } from "./compat.js"
+import type { Events } from "./events.js"
+import type { Instruments } from "./instruments.js"
+import type { CallOptions, Settings } from "./options.js"
+import type { Deadline } from "./pure/deadlines.js"
+import type { Fifo, Member } from "./pure/fifo.js"
+import type { Trust } from "./pure/trust.js"
+import type { Tenancy } from "./tenancy.js"
+import type { Timer } from "./timer.js"
+
+export interface Core {
+  readonly driver: LockDriver
+  readonly settings: Settings
+  readonly defaults: CallOptions
+  readonly timer: Timer
+  readonly fork: <A, E>(effect: Effect.Effect<A, E>) => RuntimeFiber<A, E>
+  readonly events: Events
+  readonly instruments: Instruments
+  /** One per key that somebody here holds, waits for or gives back. */
+  readonly records: Map<string, KeyRecord>
+  /** By token. */
+  readonly grants: Map<string, HeldGrant>
+  readonly holds: Set<Hold>
+  /** What the close of the layer ends and waits for. */
+  readonly activities: Set<Activity>
+  readonly waiters: Set<Request>
+  /** Tokens are the prefix, unique per layer, and a count. */
+  readonly tokenPrefix: string
+  tokens: number
+  readonly tenancy: Tenancy
+  /** Until when a failed renewal is not reported again; zero while renewals are answered. */
+  renewalTrouble: number
+  closed: boolean
+  onIdle: (() => void) | undefined
+}
+
+/** Something in progress that the close of the layer ends. */
+export interface Activity {
+  readonly kind: "acquire" | "section" | "background"
+  readonly end: () => void
+  /** Out of time: nobody waits for it any more. */
+  readonly abort: () => void
+}
+
+/** One call for one or several keys. */
+export interface Request {
+  readonly keys: ReadonlyArray<ResolvedKey>
+  readonly call: CallOptions
+  /** `false`: one attempt. */
+  readonly waiting: boolean
+  /** Monotonic milliseconds. */
+  readonly startedAt: number
+  readonly deadline: number
+  /** The process gave the key to others and lets them go first. */
+  standBack: boolean
+  /** What the store said last, for the error of a wait that ends without a grant. */
+  last: Busy | DriverError | "no answer" | undefined
+}
+
+/** A key in this process: who owns it, who talks to the store for it, who waits behind. */
+export interface KeyRecord {
+  readonly id: string
+  readonly queue: Fifo<Waiter>
+  grant: HeldGrant | undefined
+  contender: Request | undefined
+  /** A release is on its way to the store. */
+  releasing: boolean
+}
+
+/** Why a waiter was woken: it is at the head, it owns the key, its time or the layer is over. */
+export type Signal = "turn" | "ask" | Hold | "timeout" | "closed"
+
+export interface Waiter {
+  readonly request: Request
+  readonly record: KeyRecord
+  readonly activity: Activity
+  member: Member<Waiter> | undefined
+  deadline: Deadline | undefined
+  signal: Signal | undefined
+  resume: (() => void) | undefined
+}
+
+/** A driver call that is joined from the side. */
+export interface Call<A, E> {
+  readonly fiber: RuntimeFiber<A, E>
+  exit: Exit.Exit<A, E> | undefined
+}
+
+export interface HeldGrant {
+  readonly grant: Grant
+  readonly mode: LockMode
+  /** Milliseconds. */
+  readonly ttl: number
+  readonly call: CallOptions
+  readonly records: ReadonlyArray<KeyRecord>
+  readonly holds: Set<Hold>
+  readonly grantedAt: number
+  trust: Trust
+  /** Numbers of the block in use. */
+  fencesUsed: number
+  /** Leases of this grant after its first one, since the store was last asked. */
+  handovers: number
+  handoversSince: number
+  /** Somebody waits elsewhere: no more readers join. */
+  yielding: boolean
+  /** Renewals that the store has answered with yes. */
+  confirmations: number
+  /** The renewal on its way. */
+  renewal: Call<unknown, unknown> | undefined
+  trustDeadline: Deadline | undefined
+  renewDeadline: Deadline | undefined
+  /** Until when an attempt that was never answered may still act at the store. */
+  unansweredUntil: number
+  /** Its renewals were not answered: the store may keep it for longer than we believe it. */
+  giveBack: boolean
+}
+
+export interface Joined {
+  readonly hold: Hold
+  readonly turns: KeyRecord
+  readonly request: Request
+}
+
+export interface Hold {
+  readonly core: Core
+  readonly held: HeldGrant
+  readonly keys: ReadonlyArray<ResolvedKey>
+  readonly fences: ReadonlyArray<bigint>
+  readonly call: CallOptions
+  readonly grantedAt: number
+  readonly acquiredAt: number
+  readonly waited: number
+  /** The hold that this one joined by re-entry, and its turn among those who did. */
+  readonly joined: Joined | undefined
+  state: "held" | "lost" | "released"
+  reason: LeaseLostReason | undefined
+  lostAt: number
+  /** When it ends although its grant goes on. */
+  endsAt: number
+  /** Told of the loss. */
+  readonly onLost: Set<() => void>
+  lostSignal: Deferred.Deferred<never, LeaseLost> | undefined
+  endDeadline: Deadline | undefined
+  warningDeadline: Deadline | undefined
+}
+
+export const begin = (core: Core, activity: Activity): void => {
+  core.activities.add(activity)
+}
+
+export const finish = (core: Core, activity: Activity): void => {
+  if (core.activities.delete(activity) && core.activities.size === 0) core.onIdle?.()
+}
+
+export const nextToken = (core: Core): string => core.tokenPrefix + (core.tokens++).toString(36)

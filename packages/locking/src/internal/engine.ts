@@ -1,0 +1,255 @@
+/**
+ * The engine: one layer's core, and what the service does with it.
+ */
+import * as Context from "effect/Context"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import type * as Option from "effect/Option"
+import type * as Scope from "effect/Scope"
+import type { Lease } from "../Lease.js"
+import type { DriverError, LockDriver } from "../LockDriver.js"
+import * as LockError from "../LockError.js"
+import * as LockKey from "../LockKey.js"
+import type { AcquireOptions, LockingOptions } from "../LockOptions.js"
+import { acquire } from "./acquire.js"
+import * as calls from "./calls.js"
+import * as claims from "./claims.js"
+import { contextOf, forker, interruptNow, type RuntimeFiber, withFiber } from "./compat.js"
+import type { Core, Hold, Request } from "./core.js"
+import { Entropy } from "./entropy.js"
+import * as events from "./events.js"
+import * as grants from "./grants.js"
+import * as instruments from "./instruments.js"
+import { resolveKey, resolveKeys } from "./keys.js"
+import { leasesOf } from "./lease.js"
+import { defaultCall, parseCall, parseLayer } from "./options.js"
+import * as release from "./release.js"
+import { log, refuse } from "./report.js"
+import * as section from "./section.js"
+import * as shutdown from "./shutdown.js"
+import * as tenancy from "./tenancy.js"
+import * as timer from "./timer.js"
+
+/** A wall clock that moved by more than this against the monotonic one was set by somebody. */
+const jump = 1000
+
+export const make = (
+  driver: LockDriver,
+  options: LockingOptions | undefined
+): Effect.Effect<Core, LockError.InvalidOptions | LockError.ProviderFailed, Scope.Scope> =>
+  Effect.gen(function*() {
+    const entropy = yield* Entropy
+    const identity = entropy()
+    const settings = parseLayer(options, driver, identity.slice(0, 8))
+    if (settings instanceof LockError.InvalidOptions) return yield* settings
+    const fork = yield* forker
+    const clock: timer.Timer = yield* timer.make(() => {
+      const by = clock.wallNow() - clock.now() - ahead
+      if (Math.abs(by) < jump) return
+      ahead += by
+      core.events.emit(() => ({ _tag: "ClockJumped", by: Duration.millis(Math.abs(by)) }))
+      grants.renewAll(core)
+    })
+    let ahead = clock.wallNow() - clock.now()
+    const core: Core = {
+      driver,
+      settings,
+      defaults: defaultCall(settings),
+      fork,
+      timer: clock,
+      events: events.make(settings.backend, clock.wallNow),
+      instruments: instruments.make(settings.backend),
+      records: new Map(),
+      grants: new Map(),
+      holds: new Set(),
+      activities: new Set(),
+      waiters: new Set(),
+      tokenPrefix: `${identity}.`,
+      tokens: 0,
+      renewalTrouble: 0,
+      tenancy: tenancy.make(),
+      closed: false,
+      onIdle: undefined
+    }
+    if (settings.start === "eager") {
+      yield* Effect.mapError(driver.ready, (error) => providerFailed(core, error))
+    }
+    const listener = fork(grants.listen(core))
+    yield* Effect.addFinalizer(() =>
+      Effect.zipRight(
+        shutdown.close(core),
+        Effect.suspend(() => {
+          interruptNow(listener)
+          return core.events.close
+        })
+      )
+    )
+    yield* log(core, "Debug", "LOCK_BACKEND_READY", "Ready to grant locks")
+    return core
+  })
+
+const providerFailed = (core: Core, error: DriverError | undefined): LockError.ProviderFailed =>
+  new LockError.ProviderFailed({
+    backend: core.settings.backend,
+    cause: error?.cause ?? error,
+    retryAfter: error?.retryAfter
+  })
+
+/** Everything that can be refused is refused here, before anything happens. */
+const prepare = (
+  core: Core,
+  fiber: RuntimeFiber<any, any>,
+  input: LockKey.Input | ReadonlyArray<LockKey.Input>,
+  options: AcquireOptions | undefined,
+  mayWait: boolean
+): Request | LockError.InvalidOptions | LockError.InvalidKey => {
+  const call = parseCall(options, core.settings, core.defaults, core.driver.capabilities)
+  if (call instanceof LockError.InvalidOptions) return call
+  const tenant = Context.get(contextOf(fiber), LockKey.Tenant)
+  const keys = Array.isArray(input)
+    ? resolveKeys(input, core.settings, tenant)
+    : resolveKey(input as LockKey.Input, core.settings, tenant)
+  if (keys instanceof LockError.InvalidKey) return keys
+  const all: ReadonlyArray<LockKey.ResolvedKey> = "id" in keys ? [keys] : keys
+  for (const key of all) tenancy.watch(core, key)
+  const startedAt = core.timer.now()
+  return {
+    keys: all,
+    call,
+    waiting: mayWait && call.waitTimeout > 0,
+    startedAt,
+    deadline: startedAt + call.waitTimeout,
+    standBack: false,
+    last: undefined
+  }
+}
+
+type Body<A, E, R> = (leases: ReadonlyArray<Lease<any>>) => Effect.Effect<A, E, R>
+
+/** Runs a body under its leases. */
+export const use = <A, E, R>(
+  core: Core,
+  input: LockKey.Input | ReadonlyArray<LockKey.Input>,
+  options: AcquireOptions | undefined,
+  body: Body<A, E, R>
+): Effect.Effect<A, E | LockError.WithLockError, R> =>
+  withFiber((fiber) => {
+    const request = prepare(core, fiber, input, options, true)
+    if ("_tag" in request) return refuse(core, request)
+    if (request.keys.length === 0) return body([])
+    const claim = claims.of(fiber)
+    return Effect.uninterruptibleMask((restore) =>
+      Effect.flatMap(acquire(core, request, claim, restore), (holds) => under(core, holds, claim, body, restore))
+    )
+  })
+
+/** The same with one attempt that never waits. */
+export const useIfAvailable = <A, E, R>(
+  core: Core,
+  input: LockKey.Input,
+  options: AcquireOptions | undefined,
+  body: Body<A, E, R>
+): Effect.Effect<Option.Option<A>, E | LockError.TryLockError, R> =>
+  withFiber((fiber) => {
+    const request = prepare(core, fiber, input, options, false)
+    if ("_tag" in request) return refuse(core, request)
+    const claim = claims.of(fiber)
+    return Effect.uninterruptibleMask((restore) =>
+      Effect.flatMap(
+        ifAvailable(acquire(core, request, claim, restore)),
+        (holds): Effect.Effect<Option.Option<A>, E | LockError.LeaseLost, R> =>
+          holds === undefined ? Effect.succeedNone : Effect.asSome(under(core, holds, claim, body, restore))
+      )
+    )
+  })
+
+const ifAvailable = (
+  acquired: Effect.Effect<ReadonlyArray<Hold>, LockError.AcquireError>
+): Effect.Effect<ReadonlyArray<Hold> | undefined, LockError.TryAcquireError> =>
+  Effect.catchTags(acquired, {
+    LockBusy: () => Effect.succeed(undefined),
+    WaitTimeout: () => Effect.succeed(undefined)
+  })
+
+const under = <A, E, R>(
+  core: Core,
+  holds: ReadonlyArray<Hold>,
+  parent: claims.Claim | undefined,
+  body: Body<A, E, R>,
+  restore: calls.Restore
+): Effect.Effect<A, E | LockError.LeaseLost, R> => {
+  const leases = leasesOf(holds)
+  const claim = claims.make(parent, holds, leases)
+  const guarded = Effect.provideService(Effect.suspend(() => body(leases)), claims.ClaimRef, claim)
+  return Effect.flatMap(section.run(core, holds, guarded, restore), (exit) => {
+    claim.over = true
+    return Effect.flatMap(release.endAll(holds), () => exit)
+  })
+}
+
+/** A lease that the scope gives back. */
+export const scoped = (
+  core: Core,
+  input: LockKey.Input,
+  options: AcquireOptions | undefined
+): Effect.Effect<Lease<any>, LockError.AcquireError, Scope.Scope> =>
+  withFiber((fiber) => {
+    const request = prepare(core, fiber, input, options, true)
+    if ("_tag" in request) return refuse(core, request)
+    const claim = claims.of(fiber)
+    return Effect.uninterruptibleMask((restore) =>
+      Effect.flatMap(acquire(core, request, claim, restore), (holds) => intoScope(holds))
+    )
+  })
+
+export const scopedIfAvailable = (
+  core: Core,
+  input: LockKey.Input,
+  options: AcquireOptions | undefined
+): Effect.Effect<Option.Option<Lease<any>>, LockError.TryAcquireError, Scope.Scope> =>
+  withFiber((fiber) => {
+    const request = prepare(core, fiber, input, options, false)
+    if ("_tag" in request) return refuse(core, request)
+    const claim = claims.of(fiber)
+    return Effect.uninterruptibleMask((restore) =>
+      Effect.flatMap(
+        ifAvailable(acquire(core, request, claim, restore)),
+        (holds) => holds === undefined ? Effect.succeedNone : Effect.asSome(intoScope(holds))
+      )
+    )
+  })
+
+const intoScope = (holds: ReadonlyArray<Hold>): Effect.Effect<Lease<any>, never, Scope.Scope> =>
+  Effect.as(Effect.addFinalizer(() => release.endAll(holds)), leasesOf(holds)[0]!)
+
+type AdminError = LockError.LockingClosed | LockError.ProviderFailed | LockError.OutcomeUnknown
+
+/** An administrator's question to the store. */
+export const admin = <A>(
+  core: Core,
+  question: Effect.Effect<A, DriverError>
+): Effect.Effect<A, AdminError> =>
+  Effect.suspend((): Effect.Effect<A, AdminError> => {
+    if (core.closed) return Effect.fail(new LockError.LockingClosed({ backend: core.settings.backend }))
+    const until = core.timer.now() + core.defaults.attemptTimeout
+    return Effect.flatMap(calls.ask(core, question, until, calls.noRestore), (exit): Effect.Effect<A, AdminError> => {
+      if (exit !== undefined && Exit.isSuccess(exit)) return Effect.succeed(exit.value)
+      const error = exit !== undefined && exit.cause._tag === "Fail" ? exit.cause.error : undefined
+      return Effect.fail(
+        error?.executed === "no"
+          ? providerFailed(core, error)
+          : new LockError.OutcomeUnknown({ backend: core.settings.backend, cause: error?.cause ?? error })
+      )
+    })
+  })
+
+/** The key that an administrator names. */
+export const adminKey = (
+  core: Core,
+  input: LockKey.Input
+): Effect.Effect<LockKey.ResolvedKey, LockError.InvalidKey> =>
+  Effect.flatMap(LockKey.currentTenant, (tenant) => {
+    const key = resolveKey(input, core.settings, tenant)
+    return key instanceof LockError.InvalidKey ? Effect.fail(key) : Effect.succeed(key)
+  })

@@ -1,0 +1,290 @@
+/**
+ * The life of a grant: adopted from the store, renewed together with others, perhaps lost. Loss is decided here, beside
+ * the calls: by the clock, by a refused renewal, by the driver's own word.
+ */
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Queue from "effect/Queue"
+import * as Random from "effect/Random"
+import type { Claim, Grant, Renewal } from "../LockDriver.js"
+import type { LeaseLost, LeaseLostReason } from "../LockError.js"
+import * as calls from "./calls.js"
+import { interruptNow } from "./compat.js"
+import {
+  type Activity,
+  begin,
+  type Core,
+  finish,
+  type HeldGrant,
+  type Hold,
+  type KeyRecord,
+  type Request
+} from "./core.js"
+import * as holds from "./hold.js"
+import { sometimes } from "./probes.js"
+import * as trust from "./pure/trust.js"
+import * as records from "./record.js"
+import { leaseLost, log, logNow } from "./report.js"
+
+/** How often the log repeats that renewals get no answer. */
+const troubleEvery = 10_000
+
+export const adopt = (
+  core: Core,
+  grant: Grant,
+  attemptStart: number,
+  request: Request,
+  owned: ReadonlyArray<KeyRecord>,
+  unansweredUntil: number
+): HeldGrant => {
+  const ttl = Duration.toMillis(grant.ttl)
+  const held: HeldGrant = {
+    grant,
+    mode: grant.mode,
+    ttl,
+    call: request.call,
+    records: owned,
+    holds: new Set(),
+    grantedAt: core.timer.now(),
+    trust: trust.granted(attemptStart, ttl),
+    fencesUsed: 0,
+    handovers: 0,
+    handoversSince: core.timer.now(),
+    yielding: false,
+    confirmations: 0,
+    renewal: undefined,
+    trustDeadline: undefined,
+    renewDeadline: undefined,
+    unansweredUntil,
+    giveBack: false
+  }
+  core.grants.set(grant.token, held)
+  for (const record of owned) {
+    record.contender = undefined
+    record.grant = held
+  }
+  if (ttl !== Infinity) {
+    watch(core, held)
+    schedule(core, held)
+  }
+  return held
+}
+
+/** The clock runs beside everything else: it alone ends a lease whose renewals hang. */
+const watch = (core: Core, held: HeldGrant): void => {
+  if (held.trust._tag !== "Held") return
+  held.trustDeadline = core.timer.add(held.trust.until, () => {
+    if (held.trust._tag !== "Held") return
+    if (held.trust.until > core.timer.now()) return watch(core, held)
+    sometimes("local deadline passed")
+    lose(core, held, wantsRenewal(held) ? "unconfirmed" : "expired")
+  })
+}
+
+const wantsRenewal = (held: HeldGrant): boolean => {
+  // readers who are not renewed end by their own clock, beside others who are
+  for (const hold of held.holds) {
+    if (hold.state === "held" && hold.joined === undefined && (hold.call.autoRenew || held.mode === "shared")) {
+      return true
+    }
+  }
+  return false
+}
+
+const schedule = (core: Core, held: HeldGrant): void => {
+  if (held.trust._tag !== "Held" || held.trust.renewAt === Infinity) return
+  core.timer.cancel(held.renewDeadline)
+  held.renewDeadline = core.timer.add(held.trust.renewAt, () => renewDue(core))
+}
+
+/** The grants that are due now or soon go to the store together, and so come due together from then on. */
+const renewDue = (core: Core): void => {
+  const now = core.timer.now()
+  const batch: Array<HeldGrant> = []
+  for (const held of core.grants.values()) {
+    if (held.trust._tag !== "Held" || held.renewal !== undefined) continue
+    if (held.trust.renewAt > now + held.ttl / 12) continue
+    if (wantsRenewal(held)) batch.push(held)
+  }
+  if (batch.length > 0) core.fork(renew(core, batch))
+}
+
+/** Confirms grants; never takes one back. */
+const renew = (core: Core, batch: ReadonlyArray<HeldGrant>): Effect.Effect<void> =>
+  Effect.suspend(() => {
+    const start = core.timer.now()
+    const limit = Math.min(...batch.map((held) => held.call.attemptTimeout))
+    const call = calls.start(core, core.driver.renew(batch.map((held) => held.grant)))
+    for (const held of batch) {
+      core.timer.cancel(held.renewDeadline)
+      held.renewal = call
+    }
+    return Effect.flatMap(calls.join(core, call, start + limit, calls.noRestore), (exit) =>
+      Effect.map(Random.next, (jitter) => {
+        const answers = exit !== undefined && Exit.isSuccess(exit) ? exit.value : []
+        batch.forEach((held, i) => {
+          held.renewal = undefined
+          answered(core, held, start, answers[i] ?? { _tag: "Unknown" }, jitter)
+        })
+        trouble(
+          core,
+          batch.filter((_, i) =>
+            (answers[i] ?? { _tag: "Unknown" })._tag === "Unknown"
+          ).length
+        )
+      }))
+  })
+
+const answered = (core: Core, held: HeldGrant, start: number, answer: Renewal, jitter: number): void => {
+  if (held.trust._tag !== "Held") return
+  switch (answer._tag) {
+    case "Confirmed":
+      core.instruments.renewed.confirmed(1)
+      held.confirmations++
+      held.trust = trust.confirmed(held.trust, start, held.ttl)
+      schedule(core, held)
+      held.yielding = held.mode === "shared" && answer.contended
+      if (answer.contended) return
+      held.handovers = 0
+      held.handoversSince = core.timer.now()
+      for (const record of held.records) records.settle(core, record)
+      return
+    case "Lost":
+      core.instruments.renewed.lost(1)
+      sometimes("renewal refused")
+      return lose(core, held, answer.reason)
+    case "Unknown":
+      core.instruments.renewed.unknown(1)
+      sometimes("renewal unanswered, retried")
+      held.trust = trust.unanswered(held.trust, core.timer.now(), jitter)
+      return schedule(core, held)
+  }
+}
+
+const trouble = (core: Core, unanswered: number): void => {
+  const now = core.timer.now()
+  if (unanswered > 0) {
+    if (now < core.renewalTrouble) return
+    core.renewalTrouble = now + troubleEvery
+    core.events.emit(() => ({ _tag: "RenewalFailed", grants: unanswered }))
+    logNow(core, "Warning", "RENEWAL_FAILED", `Renewals of ${unanswered} locks were not answered; trying again`, {
+      session: core.settings.session
+    })
+  } else if (core.renewalTrouble > 0) {
+    core.renewalTrouble = 0
+    core.events.emit(() => ({ _tag: "Recovered" }))
+    logNow(core, "Info", "RENEWAL_RECOVERED", "Renewals are answered again", { session: core.settings.session })
+  }
+}
+
+/** Every lease is confirmed at once: somebody moved the wall clock, and servers may have seen it too. */
+export const renewAll = (core: Core): void => {
+  const batch = [...core.grants.values()].filter((held) =>
+    held.ttl !== Infinity && held.renewal === undefined && wantsRenewal(held)
+  )
+  if (batch.length > 0) core.fork(renew(core, batch))
+}
+
+/**
+ * Renews one grant now, in a fiber of the layer: an interrupted caller must not leave a renewal that nobody finishes.
+ * Ends when the store has answered or its time is over.
+ */
+const renewOne = (core: Core, held: HeldGrant): Effect.Effect<void> =>
+  Effect.async((resume) => {
+    const fiber = core.fork(renew(core, [held]))
+    fiber.addObserver(() => resume(Effect.void))
+  })
+
+const renewalUnderWay = (held: HeldGrant): Effect.Effect<void> | undefined => {
+  const { renewal } = held
+  return renewal === undefined
+    ? undefined
+    : Effect.async((resume) => renewal.fiber.addObserver(() => resume(Effect.void)))
+}
+
+/** Asks the store whether others wait, so that `yielding` can be believed. No answer counts as yes. */
+export const confirm = (core: Core, held: HeldGrant): Effect.Effect<void> =>
+  Effect.suspend(() => {
+    const confirmations = held.confirmations
+    return Effect.map(renewalUnderWay(held) ?? renewOne(core, held), () => {
+      if (held.confirmations === confirmations) held.yielding = true
+    })
+  })
+
+/** Asks the store until it answers or the lease is lost. */
+export const renewNow = (hold: Hold): Effect.Effect<void, LeaseLost> =>
+  Effect.suspend(() => {
+    const { core, held } = hold
+    if (hold.state !== "held") return Effect.fail(leaseLost(hold))
+    const before = renewalUnderWay(held)
+    if (before !== undefined) return Effect.zipRight(before, renewNow(hold))
+    const start = core.timer.now()
+    const confirmations = held.confirmations
+    return Effect.flatMap(renewOne(core, held), () => {
+      if (hold.state !== "held") return Effect.fail(leaseLost(hold))
+      if (held.confirmations === confirmations) return Effect.zipRight(Effect.sleep(100), renewNow(hold))
+      holds.extend(hold, trust.trustedUntil(start, hold.call.ttl))
+      return Effect.void
+    })
+  })
+
+/** The process does not own it any more, as far as it may believe. */
+export const lose = (core: Core, held: HeldGrant, reason: LeaseLostReason): void => {
+  if (held.trust._tag !== "Held") return
+  held.trust = trust.lost
+  detach(core, held)
+  for (const hold of [...held.holds]) holds.lose(hold, reason)
+  const byOwnClock = reason === "unconfirmed" || reason === "expired"
+  // a session's lock does not end by itself: unlocking it now is what makes the lease end
+  if (byOwnClock && core.driver.capabilities.expiry === "session") abandon(core, held.grant, 0, Infinity)
+  else held.giveBack = reason === "unconfirmed"
+  for (const record of held.records) records.settle(core, record)
+}
+
+/** Takes the grant out of the books, before its release or after its loss. */
+export const detach = (core: Core, held: HeldGrant): void => {
+  core.timer.cancel(held.trustDeadline)
+  core.timer.cancel(held.renewDeadline)
+  core.grants.delete(held.grant.token)
+  for (const record of held.records) if (record.grant === held) record.grant = undefined
+}
+
+/** Grants that the driver itself knows to be lost. */
+export const listen = (core: Core): Effect.Effect<void> =>
+  Effect.forever(Effect.map(Queue.take(core.driver.losses), ({ reason, token }) => {
+    const held = core.grants.get(token)
+    if (held !== undefined) lose(core, held, reason)
+  }))
+
+/** Work of the layer's own that its close waits for, as long as it may. */
+export const background = (core: Core, effect: Effect.Effect<unknown>): void => {
+  const fiber = core.fork(effect)
+  const activity: Activity = { kind: "background", end: () => {}, abort: () => interruptNow(fiber) }
+  begin(core, activity)
+  fiber.addObserver(() => finish(core, activity))
+}
+
+/**
+ * Gives back by its token whatever the store may have granted or may still grant, in the background: at once, once more
+ * when no attempt can act any more (`lastAct`), and again until an answer comes or it has lapsed anyway (`lapsesAt`).
+ */
+export const abandon = (core: Core, claim: Claim, lastAct: number, lapsesAt: number): void => {
+  const attempt = (tries: number): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      const start = core.timer.now()
+      return Effect.flatMap(
+        calls.ask(core, core.driver.release(claim), start + core.defaults.attemptTimeout, calls.noRestore),
+        (exit) => {
+          const now = core.timer.now()
+          if (exit !== undefined && Exit.isSuccess(exit)) {
+            return start >= lastAct ? Effect.void : Effect.zipRight(Effect.sleep(lastAct - now), attempt(0))
+          }
+          sometimes("release outcome unknown")
+          if (now >= lapsesAt) return log(core, "Warning", "RELEASE_FAILED", "A lock could not be given back")
+          return Effect.zipRight(Effect.sleep(Math.min(1000, 25 * 2 ** tries)), attempt(tries + 1))
+        }
+      )
+    })
+  background(core, attempt(0))
+}

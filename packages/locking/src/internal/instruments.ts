@@ -1,0 +1,95 @@
+/**
+ * The metrics of a layer, all registered at zero when it starts. Tag: `backend`; some have one more.
+ */
+import * as Metric from "effect/Metric"
+import * as MetricBoundaries from "effect/MetricBoundaries"
+import type { LeaseLostReason } from "../LockError.js"
+
+const seconds = MetricBoundaries.fromIterable([0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300])
+
+const counter = (name: string, description: string) =>
+  Metric.counter(`effect_locking_${name}`, { description, incremental: true })
+
+const acquires = counter("acquires_total", "Calls by outcome")
+const waits = Metric.histogram("effect_locking_wait_seconds", seconds, "From the call to the grant")
+const holds = Metric.histogram("effect_locking_hold_seconds", seconds, "From the grant to its end")
+const leases = Metric.gauge("effect_locking_leases", { description: "Leases held now" })
+const waiters = Metric.gauge("effect_locking_waiters", { description: "Callers waiting now" })
+const oldest = Metric.gauge("effect_locking_oldest_wait_seconds", {
+  description: "How long the longest waiting caller had waited when the number of waiters last changed"
+})
+const renewals = counter("renewals_total", "Renewals by outcome")
+const losses = counter("leases_lost_total", "Leases lost by reason")
+const overruns = counter("overruns_total", "Sections that went on after their lease had ended")
+const releaseFailures = counter("release_failures_total", "Releases that were not answered")
+const longHolds = counter("long_holds_total", "Leases held longer than holdWarning")
+
+export const outcomes = [
+  "granted",
+  "busy",
+  "timeout",
+  "limit",
+  "reentry",
+  "closed",
+  "failed",
+  "unknown",
+  "interrupted"
+] as const
+
+export type Outcome = typeof outcomes[number]
+
+const renewalOutcomes = ["confirmed", "lost", "unknown"] as const
+
+const reasons: ReadonlyArray<LeaseLostReason> = [
+  "expired",
+  "unconfirmed",
+  "taken",
+  "revoked",
+  "session-ended",
+  "max-hold",
+  "closed"
+]
+
+type Update = (value: number) => void
+
+export interface Instruments {
+  readonly acquired: Readonly<Record<Outcome, Update>>
+  readonly wait: Update
+  readonly hold: Update
+  readonly leases: Update
+  readonly waiters: Update
+  readonly oldestWait: Update
+  readonly renewed: Readonly<Record<typeof renewalOutcomes[number], Update>>
+  readonly lost: Readonly<Record<LeaseLostReason, Update>>
+  readonly overran: Update
+  readonly releaseFailed: Update
+  readonly longHold: Update
+}
+
+export const make = (backend: string): Instruments => {
+  const bind = <Type>(metric: Metric.Metric<Type, number, any>, zero: number | undefined): Update => {
+    const tagged = Metric.tagged(metric, "backend", backend)
+    if (zero === undefined) tagged.unsafeValue([])
+    else tagged.unsafeUpdate(zero, [])
+    return (value) => tagged.unsafeUpdate(value, [])
+  }
+  const each = <K extends string>(
+    metric: Metric.Metric<any, number, any>,
+    label: string,
+    names: ReadonlyArray<K>
+  ): Record<K, Update> =>
+    Object.fromEntries(names.map((name) => [name, bind(Metric.tagged(metric, label, name), 0)])) as Record<K, Update>
+  return {
+    acquired: each(acquires, "outcome", outcomes),
+    wait: bind(waits, undefined),
+    hold: bind(holds, undefined),
+    leases: bind(leases, 0),
+    waiters: bind(waiters, 0),
+    oldestWait: bind(oldest, 0),
+    renewed: each(renewals, "outcome", renewalOutcomes),
+    lost: each(losses, "reason", reasons),
+    overran: bind(overruns, 0),
+    releaseFailed: bind(releaseFailures, 0),
+    longHold: bind(longHolds, 0)
+  }
+}

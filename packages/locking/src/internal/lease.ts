@@ -1,0 +1,86 @@
+/**
+ * The public face of a hold, for one of its keys.
+ */
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import { type Lease, TypeId } from "../Lease.js"
+import * as claims from "./claims.js"
+import { withFiber } from "./compat.js"
+import type { Hold } from "./core.js"
+import * as grants from "./grants.js"
+import * as holds from "./hold.js"
+import * as release from "./release.js"
+import * as section from "./section.js"
+
+class LeaseImpl implements Lease<any> {
+  readonly [TypeId]: TypeId = TypeId
+
+  constructor(readonly hold: Hold, readonly together: ReadonlyArray<Hold>, readonly index: number) {}
+
+  get key() {
+    return this.hold.keys[this.index]!.key
+  }
+  get mode() {
+    return this.hold.held.mode
+  }
+  get backend() {
+    return this.hold.core.settings.backend
+  }
+  get fence(): any {
+    return this.hold.fences[this.index]
+  }
+  get ttl() {
+    return Duration.millis(Math.min(this.hold.held.ttl, this.hold.call.ttl))
+  }
+  get acquiredAt() {
+    return this.hold.acquiredAt
+  }
+  get waited() {
+    return Duration.millis(this.hold.waited)
+  }
+  get isValid(): Effect.Effect<boolean> {
+    return Effect.sync(() => this.hold.core.timer.now() < unsafeValidUntil(this))
+  }
+  get remaining(): Effect.Effect<Duration.Duration> {
+    return Effect.sync(() => Duration.millis(Math.max(0, unsafeValidUntil(this) - this.hold.core.timer.now())))
+  }
+  get renew() {
+    return grants.renewNow(this.hold)
+  }
+  get release() {
+    return Effect.uninterruptible(
+      Effect.map(Effect.forEach(this.together, release.end), (ended) => ended.some((gaveUp) => gaveUp))
+    )
+  }
+  get lost() {
+    return holds.awaitLoss(this.hold)
+  }
+  guard<A, E, R>(effect: Effect.Effect<A, E, R>) {
+    const { core } = this.hold
+    return Effect.uninterruptibleMask((restore) =>
+      Effect.flatMap(section.run(core, this.together, effect, restore), (exit) => exit)
+    )
+  }
+  provide<A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> {
+    return withFiber((fiber) => {
+      const claim = claims.make(claims.of(fiber), this.together, leasesOf(this.together))
+      return Effect.ensuring(
+        Effect.provideService(effect, claims.ClaimRef, claim),
+        Effect.sync(() => {
+          claim.over = true
+        })
+      )
+    })
+  }
+  toJSON() {
+    return { _id: "Lease", backend: this.backend, mode: this.mode, fence: String(this.fence) }
+  }
+}
+
+/** One lease per key, in canonical order. */
+export const leasesOf = (together: ReadonlyArray<Hold>): ReadonlyArray<Lease> =>
+  together.flatMap((hold) => hold.keys.map((_, index) => new LeaseImpl(hold, together, index)))
+
+/** When it may no longer be believed: monotonic milliseconds, -Infinity when it is over. */
+export const unsafeValidUntil = (lease: Lease): number =>
+  Math.min(...(lease as LeaseImpl).together.map(holds.validUntil))

@@ -1,0 +1,89 @@
+/**
+ * The end of a hold: its grant goes to the next one here, or back to the store.
+ */
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import type { Released } from "../LockDriver.js"
+import * as calls from "./calls.js"
+import type { Core, HeldGrant, Hold } from "./core.js"
+import * as grants from "./grants.js"
+import * as holds from "./hold.js"
+import { sometimes } from "./probes.js"
+import * as trust from "./pure/trust.js"
+import * as records from "./record.js"
+import { keyHash, logNow } from "./report.js"
+
+/**
+ * Ends a hold, after everything that ran under it has ended. Answers whether this call gave it up. Cannot fail, and
+ * takes no longer than one attempt, whatever the store does; what it could not give back goes on in the background.
+ */
+export const end = (hold: Hold): Effect.Effect<boolean> =>
+  Effect.suspend(() => {
+    if (hold.state === "released") return Effect.succeed(false)
+    const { core, held } = hold
+    const gaveUp = holds.close(hold)
+    if (hold.joined !== undefined) records.stepDown(core, hold.joined.turns, hold.joined.request)
+    if (held.holds.size > 0) return Effect.succeed(gaveUp)
+    if (held.trust._tag !== "Held") {
+      if (held.giveBack) grants.abandon(core, held.grant, held.unansweredUntil, core.timer.now() + held.ttl)
+      return Effect.succeed(gaveUp)
+    }
+    if (!trust.isTrusted(held.trust, core.timer.now())) {
+      grants.lose(core, held, "expired")
+      return Effect.succeed(false)
+    }
+    if (held.records.length === 1 && records.handOver(core, held)) return Effect.succeed(gaveUp)
+    return Effect.as(giveBack(core, held), gaveUp)
+  })
+
+export const endAll = (all: ReadonlyArray<Hold>): Effect.Effect<void> =>
+  all.length === 1 ? Effect.asVoid(end(all[0]!)) : Effect.forEach(all, end, { discard: true })
+
+const giveBack = (core: Core, held: HeldGrant): Effect.Effect<void> => {
+  const lapsesAt = held.trust._tag === "Held" ? held.trust.until + trust.margin(held.ttl) : 0
+  held.trust = trust.released
+  grants.detach(core, held)
+  for (const record of held.records) record.releasing = true
+  const release = core.driver.release(held.grant)
+  const renewal = held.renewal
+  // a release and a renewal never cross
+  const ordered = renewal === undefined ? release : Effect.zipRight(Effect.ignore(joinFiber(renewal)), release)
+  return Effect.map(
+    calls.ask(core, ordered, core.timer.now() + held.call.attemptTimeout, calls.noRestore),
+    (exit) => released(core, held, exit, lapsesAt)
+  )
+}
+
+const joinFiber = (call: NonNullable<HeldGrant["renewal"]>): Effect.Effect<void> =>
+  Effect.async((resume) => call.fiber.addObserver(() => resume(Effect.void)))
+
+const released = (
+  core: Core,
+  held: HeldGrant,
+  exit: Exit.Exit<Released, unknown> | undefined,
+  lapsesAt: number
+): void => {
+  if (exit === undefined || Exit.isFailure(exit)) {
+    sometimes("release outcome unknown")
+    core.instruments.releaseFailed(1)
+    core.events.emit(() => ({ _tag: "ReleaseFailed", keyHash: keyHash(held.grant) }))
+    logNow(core, "Warning", "RELEASE_UNANSWERED", "A release was not answered; it is repeated in the background", {
+      lock: keyHash(held.grant)
+    })
+    grants.abandon(core, held.grant, held.unansweredUntil, lapsesAt)
+  } else if (held.unansweredUntil > core.timer.now()) {
+    // an attempt that nobody answered may still act, and would grant to a holder who is gone
+    grants.abandon(core, held.grant, held.unansweredUntil, held.unansweredUntil + held.ttl)
+  }
+  if (exit !== undefined && Exit.isSuccess(exit) && (exit.value === "gone" || exit.value === "lapsed")) {
+    logNow(core, "Warning", "RELEASE_LATE", "The store had given up a lock before its section ended", {
+      lock: keyHash(held.grant)
+    })
+  }
+  const othersWait = exit !== undefined && Exit.isSuccess(exit) && exit.value === "woke"
+  if (othersWait) sometimes("stood back")
+  for (const record of held.records) {
+    record.releasing = false
+    records.settle(core, record, othersWait)
+  }
+}

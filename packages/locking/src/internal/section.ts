@@ -1,0 +1,71 @@
+/**
+ * The critical section runs in a child fiber, which the loss of a lease interrupts; the caller's own interruption
+ * reaches the child by itself, as it reaches every child. Never ends before the child has ended, finalizers included.
+ */
+import * as Cause from "effect/Cause"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import type { LeaseLost } from "../LockError.js"
+import type { Restore } from "./calls.js"
+import { fork, interruptNow, isInterrupted, type RuntimeFiber, withFiber } from "./compat.js"
+import { type Activity, begin, type Core, finish, type Hold } from "./core.js"
+import * as holds from "./hold.js"
+import { sometimes } from "./probes.js"
+import { leaseLost } from "./report.js"
+
+/** An end this soon after the loss is not worth a report. */
+const promptly = 10
+
+/** To be run in an uninterruptible region. */
+export const run = <A, E, R>(
+  core: Core,
+  under: ReadonlyArray<Hold>,
+  body: Effect.Effect<A, E, R>,
+  restore: Restore
+): Effect.Effect<Exit.Exit<A, E | LeaseLost>, never, R> =>
+  Effect.flatMap(fork(restore(body)), (child) =>
+    withFiber((parent) => {
+      const interrupt = () => interruptNow(child)
+      const activity: Activity = {
+        kind: "section",
+        end: () => {
+          for (const hold of under) holds.lose(hold, "closed")
+        },
+        abort: () => {}
+      }
+      begin(core, activity)
+      for (const hold of under) {
+        if (hold.state === "lost") {
+          sometimes("lost before the body started")
+          interrupt()
+        }
+        hold.onLost.add(interrupt)
+      }
+      // an interrupt that came before the fork is not passed on to children by itself
+      if (isInterrupted(parent)) interrupt()
+      return Effect.flatMap(
+        Effect.async<Exit.Exit<A, E>>((resume) => child.addObserver((exit) => resume(Effect.succeed(exit)))),
+        (exit) => {
+          for (const hold of under) hold.onLost.delete(interrupt)
+          finish(core, activity)
+          return Effect.as(child.inheritAll, judge(exit, under, parent))
+        }
+      )
+    }))
+
+const judge = <A, E>(
+  exit: Exit.Exit<A, E>,
+  under: ReadonlyArray<Hold>,
+  parent: RuntimeFiber<any, any>
+): Exit.Exit<A, E | LeaseLost> => {
+  const lost = under.find((hold) => hold.state === "lost")
+  if (lost === undefined) return exit
+  const error = leaseLost(lost)
+  if (Duration.toMillis(error.overrun) >= promptly) holds.overran(lost, true)
+  // the caller's own interruption wins over all
+  if (isInterrupted(parent)) return exit
+  if (Exit.isSuccess(exit) || Cause.isInterruptedOnly(exit.cause)) return Exit.fail(error)
+  const own = Cause.filter(exit.cause, (cause) => cause._tag !== "Interrupt")
+  return Exit.failCause(Cause.sequential(own, Cause.fail(error)))
+}

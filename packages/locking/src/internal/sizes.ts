@@ -1,0 +1,19 @@
+/**
+ * How much a layer keeps at this moment: what must be zero when nobody holds or waits.
+ */
+import type { Core } from "./core.js"
+
+export const cores = new WeakMap<object, Core>()
+
+export const sizes = (locking: object) => {
+  const core = cores.get(locking)!
+  return {
+    records: core.records.size,
+    grants: core.grants.size,
+    leases: core.holds.size,
+    waiters: core.waiters.size,
+    sections: [...core.activities].filter((activity) => activity.kind === "section").length,
+    activities: core.activities.size,
+    timers: core.timer.size()
+  }
+}

@@ -1,0 +1,77 @@
+/**
+ * One timer fiber for all deadlines of a layer. The fiber sleeps until the earliest one; it is not woken when entries
+ * are cancelled, only replaced when an earlier one comes.
+ */
+import * as Clock from "effect/Clock"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import { forker, interruptNow, type RuntimeFiber } from "./compat.js"
+import { type Deadline, Deadlines } from "./pure/deadlines.js"
+
+/** The live clock never fires a sleep longer than 2^31-1 ms. */
+const longestSleep = 86_400_000
+
+export interface Timer {
+  /** Monotonic milliseconds. */
+  readonly now: () => number
+  /** Wall-clock milliseconds, for people; never used in arithmetic on deadlines. */
+  readonly wallNow: () => number
+  /** Runs `run` in the timer fiber once `at` has come. Never for `Infinity`. */
+  readonly add: (at: number, run: () => void) => Deadline | undefined
+  readonly cancel: (deadline: Deadline | undefined) => void
+  readonly size: () => number
+  readonly close: () => void
+}
+
+/** `onTick` runs before the deadlines of each moment. */
+export const make = (onTick: () => void): Effect.Effect<Timer> =>
+  Effect.gen(function*() {
+    const fork = yield* forker
+    const clock = yield* Clock.clockWith(Effect.succeed)
+    const deadlines = new Deadlines()
+    let armedFor = Infinity
+    let sleeper: RuntimeFiber<void> | undefined
+    let generation = 0
+    let closed = false
+
+    const now = () => Number(clock.unsafeCurrentTimeNanos()) / 1e6
+
+    const sleepFrom = (mine: number): Effect.Effect<void> =>
+      Effect.suspend(() => {
+        if (mine !== generation) return Effect.void
+        armedFor = deadlines.next()
+        if (armedFor === Infinity) return Effect.void
+        const left = Math.min(Math.max(0, Math.ceil(armedFor - now())), longestSleep)
+        return Effect.flatMap(clock.sleep(Duration.millis(left)), () => {
+          if (mine !== generation) return Effect.void
+          onTick()
+          for (let entry = deadlines.due(now()); entry !== undefined; entry = deadlines.due(now())) entry.run()
+          return sleepFrom(mine)
+        })
+      })
+
+    return {
+      now,
+      // eslint-disable-next-line no-restricted-syntax -- what people read is wall time; deadlines are monotonic
+      wallNow: () => clock.unsafeCurrentTimeMillis(),
+      add(at, run) {
+        if (at === Infinity || closed) return undefined
+        const entry = deadlines.add(at, run)
+        if (at < armedFor) {
+          armedFor = at
+          if (sleeper !== undefined) interruptNow(sleeper)
+          sleeper = fork(Effect.interruptible(sleepFrom(++generation)))
+        }
+        return entry
+      },
+      cancel(deadline) {
+        if (deadline !== undefined) deadlines.cancel(deadline)
+      },
+      size: () => deadlines.size,
+      close() {
+        closed = true
+        generation++
+        if (sleeper !== undefined) interruptNow(sleeper)
+      }
+    }
+  })
