@@ -1,5 +1,5 @@
 /**
- * A value in memory that refuses stale writes: the check at the resource, for tests and examples.
+ * A value in memory that refuses stale writes: what a guarded resource looks like, for tests and examples.
  *
  * @since 0.1.0
  */
@@ -21,6 +21,9 @@ export const TypeId: TypeId = "~effect-locking/FencedRegister"
 export type TypeId = "~effect-locking/FencedRegister"
 
 /**
+ * A value that remembers the highest fence that wrote it. Writes with a lower one fail `StaleFence` and change nothing;
+ * equal ones pass, so that one holder may write twice.
+ *
  * @since 0.1.0
  * @category models
  */
@@ -30,13 +33,32 @@ export interface FencedRegister<A> {
   readonly get: Effect.Effect<A>
   /** The highest fence that has written; none before the first write. */
   readonly fence: Effect.Effect<Option.Option<Fence.Fence>>
-  /** Writes, unless a later fence has written. */
+  /** Replaces the value. */
   readonly set: (fence: Fence.Fence, value: A) => Effect.Effect<void, StaleFence>
-  /** Writes what `f` makes of the value, and answers it, unless a later fence has written. */
+  /** Replaces the value by what `f` makes of it, and answers that. A defect of `f` changes nothing. */
   readonly update: (fence: Fence.Fence, f: (value: A) => A) => Effect.Effect<A, StaleFence>
 }
 
 /**
+ * A register with a first value, which any fence may replace.
+ *
+ * @example
+ * ```ts
+ * import * as assert from "node:assert"
+ * import { Effect } from "effect"
+ * import { Fence, FencedRegister } from "effect-locking"
+ *
+ * const program = Effect.gen(function*() {
+ *   const balance = yield* FencedRegister.make(100)
+ *   yield* balance.update(Fence.unsafeMake(2n), (value) => value - 30)
+ *   // the holder before wakes up and writes what it computed long ago
+ *   const error = yield* Effect.flip(balance.set(Fence.unsafeMake(1n), 50))
+ *   return [error._tag, yield* balance.get]
+ * })
+ *
+ * assert.deepStrictEqual(Effect.runSync(program), ["StaleFence", 70])
+ * ```
+ *
  * @since 0.1.0
  * @category constructors
  */
@@ -44,7 +66,7 @@ export const make = <A>(initial: A): Effect.Effect<FencedRegister<A>> =>
   Effect.sync(() => {
     let value = initial
     let seen: Fence.Fence | undefined = undefined
-    // one synchronous step, so that no other writer comes between the check and the write
+    // check and write are one synchronous step: no other writer comes between
     const update = (fence: Fence.Fence, f: (value: A) => A): Effect.Effect<A, StaleFence> =>
       Effect.suspend(() => {
         if (seen !== undefined && !(fence >= seen)) {

@@ -61,7 +61,7 @@ const tryNames: ReadonlySet<string> = new Set<keyof TryOptions>([
   "reentrant",
   "metadata"
 ])
-const acquireNames: ReadonlySet<string> = new Set<string>([...tryNames, "waitTimeout"])
+const acquireNames: ReadonlySet<string> = new Set<string>(["waitTimeout", ...tryNames])
 const layerNames: ReadonlySet<string> = new Set<keyof LockingOptions>([
   "backend",
   "namespace",
@@ -89,7 +89,7 @@ const isOptions = (options: unknown): options is object =>
   typeof options === "object" && options !== null && !Array.isArray(options)
 
 const inText = (millis: number): string =>
-  millis === Infinity ? "Infinity" : millis < 1 ? `${millis} ms` : Duration.format(Duration.millis(millis))
+  millis > 0 && millis < 1 ? `${millis}ms` : Duration.format(Duration.millis(millis))
 
 /** Names that no option has. */
 const checkNames = (options: object, names: ReadonlySet<string>, issues: Issues): void => {
@@ -117,6 +117,9 @@ const checkNames = (options: object, names: ReadonlySet<string>, issues: Issues)
   }
 }
 
+// what is finite stays so, however large
+const finite = (millis: number): number => Math.min(millis, Number.MAX_VALUE)
+
 /**
  * Milliseconds of a duration as it was written: negative stays negative, `NaN` is what cannot be read. `Duration`
  * itself makes zero of negative numbers, and throws.
@@ -126,20 +129,22 @@ const rawMillis = (raw: unknown): number => {
     case "number":
       return raw
     case "bigint":
-      return raw < 0n ? -1 : Number(raw) / 1e6
+      return raw < 0n ? -1 : finite(Number(raw) / 1e6)
     case "string": {
       const decoded = Duration.decodeUnknown(raw)
       if (Option.isNone(decoded)) return NaN
-      return raw.startsWith("-") && Number.parseFloat(raw) < 0 ? -1 : Duration.toMillis(decoded.value)
+      return raw.startsWith("-") && Number.parseFloat(raw) < 0 ? -1 : finite(Duration.toMillis(decoded.value))
     }
     default:
       break
   }
-  if (Duration.isDuration(raw)) return Duration.toMillis(raw)
+  if (Duration.isDuration(raw)) return Duration.isFinite(raw) ? finite(Duration.toMillis(raw)) : Infinity
   if (!Array.isArray(raw) || raw.length !== 2) return NaN
   const [seconds, nanos] = raw
   if (typeof seconds !== "number" || typeof nanos !== "number") return NaN
-  return seconds < 0 || nanos < 0 ? -1 : seconds * 1000 + nanos / 1e6
+  if (seconds < 0 || nanos < 0) return -1
+  const millis = seconds * 1000 + nanos / 1e6
+  return seconds === Infinity || nanos === Infinity ? millis : finite(millis)
 }
 
 interface DurationRange {

@@ -62,7 +62,7 @@ const distance = (a: string, b: string): number => {
   return previous[b.length]!
 }
 
-/** The name that was probably meant, if one is close. */
+/** The name that was probably meant, if one is close. The first wins among equals. */
 export const closest = (name: string, names: Iterable<string>): string | undefined => {
   if (name.length > 40) return undefined
   const wanted = name.toLowerCase()
@@ -70,12 +70,13 @@ export const closest = (name: string, names: Iterable<string>): string | undefin
   let bestDistance = Infinity
   for (const candidate of names) {
     const known = candidate.toLowerCase()
-    // `timeout` for `waitTimeout`, `renew` for `autoRenew`
-    const partial = wanted.length > 3 && known.endsWith(wanted)
-    const d = partial ? 1.5 : distance(wanted, known)
-    if (d < bestDistance && d <= Math.max(1, Math.floor(Math.min(wanted.length, known.length) / 3))) {
+    // `timeout` for `waitTimeout`, `meta` for `metadata`
+    const isPart = wanted.length > 3 && (known.endsWith(wanted) || known.startsWith(wanted))
+    const far = isPart ? 1.5 : distance(wanted, known)
+    const near = isPart || far <= Math.max(1, Math.floor(Math.min(wanted.length, known.length) / 3))
+    if (near && far < bestDistance) {
       best = candidate
-      bestDistance = d
+      bestDistance = far
     }
   }
   return best
