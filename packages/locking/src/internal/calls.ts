@@ -20,12 +20,22 @@ export interface Joiner {
 
 export const start = <A, E>(core: Core, effect: Effect.Effect<A, E>): Call<A, E> => {
   const fiber = core.fork(Effect.withTracerEnabled(effect, false))
-  const call: Call<A, E> = { fiber, exit: undefined }
+  const call: Call<A, E> = { fiber, exit: undefined, onExit: new Set() }
   fiber.addObserver((exit) => {
     call.exit = exit
+    for (const tell of call.onExit) tell()
   })
   return call
 }
+
+/** Ends when the call has, whoever waits for its answer. */
+export const ended = (call: Call<any, any>): Effect.Effect<void> =>
+  Effect.async((resume) => {
+    if (call.exit !== undefined) return resume(Effect.void)
+    const done = () => resume(Effect.void)
+    call.onExit.add(done)
+    return Effect.sync(() => call.onExit.delete(done))
+  })
 
 /** The answer, or `undefined` once `until` has come or the joiner was resumed. */
 export const join = <A, E>(
@@ -43,17 +53,17 @@ export const join = <A, E>(
           const done = () => {
             core.timer.cancel(deadline)
             if (joiner !== undefined) joiner.resume = undefined
-            call.fiber.removeObserver(done)
+            call.onExit.delete(done)
             if (call.exit === undefined) interruptNow(call.fiber)
             resume(Effect.succeed(call.exit))
           }
           const deadline = core.timer.add(until, done)
           if (joiner !== undefined) joiner.resume = done
-          call.fiber.addObserver(done)
+          call.onExit.add(done)
           return Effect.sync(() => {
             core.timer.cancel(deadline)
             if (joiner !== undefined) joiner.resume = undefined
-            call.fiber.removeObserver(done)
+            call.onExit.delete(done)
           })
         })),
         () => Effect.sync(() => interruptNow(call.fiber))

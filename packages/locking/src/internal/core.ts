@@ -97,6 +97,7 @@ export interface Waiter {
 export interface Call<A, E> {
   readonly fiber: RuntimeFiber<A, E>
   exit: Exit.Exit<A, E> | undefined
+  readonly onExit: Set<() => void>
 }
 
 export interface HeldGrant {

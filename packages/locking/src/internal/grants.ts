@@ -200,7 +200,7 @@ const renewalUnderWay = (held: HeldGrant): Effect.Effect<void> | undefined => {
   const { renewal } = held
   return renewal === undefined
     ? undefined
-    : Effect.async((resume) => renewal.fiber.addObserver(() => resume(Effect.void)))
+    : calls.ended(renewal)
 }
 
 /** Asks the store whether others wait, so that `yielding` can be believed. No answer counts as yes. */

@@ -1,6 +1,7 @@
 import type * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import { constTrue } from "effect/Function"
 import * as Queue from "effect/Queue"
 import type * as Scope from "effect/Scope"
 import type {
@@ -32,8 +33,10 @@ export const make = (options: {
   readonly capabilities: Capabilities
   readonly model: StoreModel
   readonly now: () => number
+  /** Whether notices of the store reach this process now. */
+  readonly reached?: () => boolean
 }): Effect.Effect<LockDriver, never, Scope.Scope> => {
-  const { capabilities, model, name, now } = options
+  const { capabilities, model, name, now, reached = constTrue } = options
   return Effect.map(
     Effect.acquireRelease(
       Queue.unbounded<{ readonly token: OwnerToken; readonly reason: LossReason }>(),
@@ -41,7 +44,7 @@ export const make = (options: {
     ),
     (losses): LockDriver => {
       const onDeposed = (token: OwnerToken) => {
-        losses.unsafeOffer({ token, reason: "revoked" })
+        if (reached()) losses.unsafeOffer({ token, reason: "revoked" })
       }
       return {
         name,
@@ -123,7 +126,7 @@ const toBusy = (refused: Refused): Busy => ({
   endsIn: refused.endsIn === undefined ? undefined : Duration.millis(refused.endsIn)
 })
 
-const toHolder = (grant: StoreGrant): Holder => ({
+export const toHolder = (grant: StoreGrant): Holder => ({
   mode: grant.request.mode,
   fence: BigInt(grant.fence),
   token: grant.token,

@@ -47,15 +47,12 @@ const giveBack = (core: Core, held: HeldGrant): Effect.Effect<void> => {
   const release = core.driver.release(held.grant)
   const renewal = held.renewal
   // a release and a renewal never cross
-  const ordered = renewal === undefined ? release : Effect.zipRight(Effect.ignore(joinFiber(renewal)), release)
+  const ordered = renewal === undefined ? release : Effect.zipRight(calls.ended(renewal), release)
   return Effect.map(
     calls.ask(core, ordered, core.timer.now() + held.call.attemptTimeout, calls.noRestore),
     (exit) => released(core, held, exit, lapsesAt)
   )
 }
-
-const joinFiber = (call: NonNullable<HeldGrant["renewal"]>): Effect.Effect<void> =>
-  Effect.async((resume) => call.fiber.addObserver(() => resume(Effect.void)))
 
 const released = (
   core: Core,

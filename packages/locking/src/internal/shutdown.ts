@@ -48,7 +48,7 @@ const leftovers = (core: Core): Effect.Effect<void> =>
     const failed = core.grants.size
     for (const held of [...core.grants.values()]) grants.detach(core, held)
     for (const activity of [...core.activities]) activity.abort()
-    core.timer.close()
+    core.timer.trim()
     if (left > 0) {
       const error = new LockError.CleanupTimeout({ backend: core.settings.backend, sections, grants: left - sections })
       core.events.emit(() => ({ _tag: "CleanupTimeout", sections, grants: left - sections }))

@@ -20,7 +20,8 @@ export interface Timer {
   readonly add: (at: number, run: () => void) => Deadline | undefined
   readonly cancel: (deadline: Deadline | undefined) => void
   readonly size: () => number
-  readonly close: () => void
+  /** Ends a sleep that cancelled entries alone asked for, so that it does not keep the process alive. */
+  readonly trim: () => void
 }
 
 /** `onTick` runs before the deadlines of each moment. */
@@ -32,7 +33,6 @@ export const make = (onTick: () => void): Effect.Effect<Timer> =>
     let armedFor = Infinity
     let sleeper: RuntimeFiber<void> | undefined
     let generation = 0
-    let closed = false
 
     const now = () => Number(clock.unsafeCurrentTimeNanos()) / 1e6
 
@@ -50,28 +50,28 @@ export const make = (onTick: () => void): Effect.Effect<Timer> =>
         })
       })
 
+    const arm = () => {
+      armedFor = deadlines.next()
+      if (sleeper !== undefined) interruptNow(sleeper)
+      sleeper = armedFor === Infinity ? undefined : fork(sleepFrom(++generation))
+    }
+
     return {
       now,
       // eslint-disable-next-line no-restricted-syntax -- what people read is wall time; deadlines are monotonic
       wallNow: () => clock.unsafeCurrentTimeMillis(),
       add(at, run) {
-        if (at === Infinity || closed) return undefined
+        if (at === Infinity) return undefined
         const entry = deadlines.add(at, run)
-        if (at < armedFor) {
-          armedFor = at
-          if (sleeper !== undefined) interruptNow(sleeper)
-          sleeper = fork(Effect.interruptible(sleepFrom(++generation)))
-        }
+        if (at < armedFor) arm()
         return entry
       },
       cancel(deadline) {
         if (deadline !== undefined) deadlines.cancel(deadline)
       },
       size: () => deadlines.size,
-      close() {
-        closed = true
-        generation++
-        if (sleeper !== undefined) interruptNow(sleeper)
+      trim() {
+        if (deadlines.next() > armedFor) arm()
       }
     }
   })

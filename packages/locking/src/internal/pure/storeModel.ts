@@ -216,13 +216,14 @@ export class StoreModel {
     return this.rows.get(id)?.grants.filter((grant) => grant.until > now) ?? []
   }
 
+  /** Of one namespace, or of all. */
   list(
     now: number,
-    namespace: string
+    namespace?: string
   ): ReadonlyArray<{ readonly key: ResolvedKey; readonly holders: ReadonlyArray<StoreGrant> }> {
     const held: Array<{ readonly key: ResolvedKey; readonly holders: ReadonlyArray<StoreGrant> }> = []
     for (const { key } of this.rows.values()) {
-      if (key.namespace !== namespace) continue
+      if (namespace !== undefined && key.namespace !== namespace) continue
       const holders = this.inspect(now, key.id)
       if (holders.length > 0) held.push({ key, holders })
     }
