@@ -37,12 +37,12 @@ const max = 2n ** 63n - 1n
  *
  * @example
  * ```ts
- * import * as assert from "node:assert"
+ * import { strictEqual } from "node:assert"
  * import { Fence } from "effect-locking"
  *
- * assert.strictEqual(Fence.isFence(12n), true)
- * assert.strictEqual(Fence.isFence(0n), false)
- * assert.strictEqual(Fence.isFence(12), false)
+ * strictEqual(Fence.isFence(12n), true)
+ * strictEqual(Fence.isFence(0n), false)
+ * strictEqual(Fence.isFence(12), false)
  * ```
  *
  * @since 0.1.0
@@ -55,12 +55,12 @@ export const isFence = (u: unknown): u is Fence => typeof u === "bigint" && u > 
  *
  * @example
  * ```ts
- * import * as assert from "node:assert"
+ * import { strictEqual } from "node:assert"
  * import { Option } from "effect"
  * import { Fence } from "effect-locking"
  *
- * assert.strictEqual(Option.isSome(Fence.make(12n)), true)
- * assert.strictEqual(Option.isNone(Fence.make(-1n)), true)
+ * strictEqual(Option.isSome(Fence.make(12n)), true)
+ * strictEqual(Option.isNone(Fence.make(-1n)), true)
  * ```
  *
  * @since 0.1.0
@@ -73,11 +73,11 @@ export const make: (value: bigint) => Option.Option<Fence> = Option.liftPredicat
  *
  * @example
  * ```ts
- * import * as assert from "node:assert"
+ * import { strictEqual, throws } from "node:assert"
  * import { Fence } from "effect-locking"
  *
- * assert.strictEqual(Fence.unsafeMake(12n), 12n)
- * assert.throws(() => Fence.unsafeMake(0n), RangeError)
+ * strictEqual(Fence.unsafeMake(12n), 12n)
+ * throws(() => Fence.unsafeMake(0n), RangeError)
  * ```
  *
  * @since 0.1.0
@@ -93,10 +93,10 @@ export const unsafeMake = (value: bigint): Fence => {
  *
  * @example
  * ```ts
- * import * as assert from "node:assert"
+ * import { strictEqual } from "node:assert"
  * import { Fence } from "effect-locking"
  *
- * assert.strictEqual(Fence.toString(Fence.unsafeMakeShared(12n)), "12")
+ * strictEqual(Fence.toString(Fence.unsafeMakeShared(12n)), "12")
  * ```
  *
  * @since 0.1.0
@@ -109,13 +109,13 @@ export const unsafeMakeShared = (value: bigint): SharedFence => unsafeMake(value
  *
  * @example
  * ```ts
- * import * as assert from "node:assert"
+ * import { deepStrictEqual } from "node:assert"
  * import { Option } from "effect"
  * import { Fence } from "effect-locking"
  *
- * assert.deepStrictEqual(Fence.fromString("12"), Option.some(12n))
- * assert.deepStrictEqual(Fence.fromString("012"), Option.none())
- * assert.deepStrictEqual(Fence.fromString("9223372036854775808"), Option.none())
+ * deepStrictEqual(Fence.fromString("12"), Option.some(12n))
+ * deepStrictEqual(Fence.fromString("012"), Option.none())
+ * deepStrictEqual(Fence.fromString("9223372036854775808"), Option.none())
  * ```
  *
  * @since 0.1.0
@@ -129,10 +129,10 @@ export const fromString = (text: string): Option.Option<Fence> =>
  *
  * @example
  * ```ts
- * import * as assert from "node:assert"
+ * import { strictEqual } from "node:assert"
  * import { Fence } from "effect-locking"
  *
- * assert.strictEqual(Fence.toString(Fence.unsafeMake(9007199254740993n)), "9007199254740993")
+ * strictEqual(Fence.toString(Fence.unsafeMake(9007199254740993n)), "9007199254740993")
  * ```
  *
  * @since 0.1.0
@@ -145,10 +145,10 @@ export const toString = (fence: Fence | SharedFence): string => fence.toString()
  *
  * @example
  * ```ts
- * import * as assert from "node:assert"
+ * import { strictEqual } from "node:assert"
  * import { Fence } from "effect-locking"
  *
- * assert.strictEqual(Fence.Order(Fence.unsafeMake(12n), Fence.unsafeMake(15n)), -1)
+ * strictEqual(Fence.Order(Fence.unsafeMake(12n), Fence.unsafeMake(15n)), -1)
  * ```
  *
  * @since 0.1.0
@@ -161,10 +161,10 @@ export const Order: order.Order<Fence> = order.bigint
  *
  * @example
  * ```ts
- * import * as assert from "node:assert"
+ * import { strictEqual } from "node:assert"
  * import { Fence } from "effect-locking"
  *
- * assert.strictEqual(Fence.Equivalence(Fence.unsafeMake(12n), Fence.unsafeMake(12n)), true)
+ * strictEqual(Fence.Equivalence(Fence.unsafeMake(12n), Fence.unsafeMake(12n)), true)
  * ```
  *
  * @since 0.1.0
@@ -185,16 +185,16 @@ export const Equivalence: equivalence.Equivalence<Fence> = equivalence.bigint
  *
  * @example
  * ```ts
- * import * as assert from "node:assert"
+ * import { strictEqual } from "node:assert"
  * import { Effect, Either } from "effect"
  * import { Fence } from "effect-locking"
  *
  * const mine = Fence.unsafeMake(12n)
  * const check = (seen: bigint) => Effect.runSync(Effect.either(Fence.assert(seen, mine)))
  *
- * assert.strictEqual(Either.isRight(check(11n)), true)
- * assert.strictEqual(Either.isRight(check(12n)), true)
- * assert.strictEqual(Either.isLeft(check(13n)), true)
+ * strictEqual(Either.isRight(check(11n)), true)
+ * strictEqual(Either.isRight(check(12n)), true)
+ * strictEqual(Either.isLeft(check(13n)), true)
  * ```
  *
  * @since 0.1.0
@@ -238,14 +238,14 @@ export const toHeader = (fence: Fence): { readonly [headerName]: string } => ({ 
  *
  * @example
  * ```ts
- * import * as assert from "node:assert"
+ * import { deepStrictEqual } from "node:assert"
  * import { Option } from "effect"
  * import { Fence } from "effect-locking"
  *
  * const headers = new Headers({ "Lock-Fence": "12" })
  *
- * assert.deepStrictEqual(Fence.fromHeader(headers.get(Fence.headerName)), Option.some(12n))
- * assert.deepStrictEqual(Fence.fromHeader(undefined), Option.none())
+ * deepStrictEqual(Fence.fromHeader(headers.get(Fence.headerName)), Option.some(12n))
+ * deepStrictEqual(Fence.fromHeader(undefined), Option.none())
  * ```
  *
  * @since 0.1.0

@@ -44,7 +44,7 @@ export interface FencedRegister<A> {
  *
  * @example
  * ```ts
- * import * as assert from "node:assert"
+ * import { deepStrictEqual } from "node:assert"
  * import { Effect } from "effect"
  * import { Fence, FencedRegister } from "effect-locking"
  *
@@ -56,7 +56,7 @@ export interface FencedRegister<A> {
  *   return [error._tag, yield* balance.get]
  * })
  *
- * assert.deepStrictEqual(Effect.runSync(program), ["StaleFence", 70])
+ * deepStrictEqual(Effect.runSync(program), ["StaleFence", 70])
  * ```
  *
  * @since 0.1.0

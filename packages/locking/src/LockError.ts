@@ -266,7 +266,7 @@ export class LockBusy extends define("LockBusy")<{
  *
  * @example
  * ```ts
- * import * as assert from "node:assert"
+ * import { strictEqual } from "node:assert"
  * import { Duration } from "effect"
  * import { LockError } from "effect-locking"
  *
@@ -278,7 +278,7 @@ export class LockBusy extends define("LockBusy")<{
  *   holder: { keyHash: "3fa9c11d0b52", mode: "exclusive", local: true, endsIn: Duration.seconds(9) }
  * })
  *
- * assert.strictEqual(
+ * strictEqual(
  *   error.message,
  *   "Waited 5s for lock 3fa9c11d0b52: held by this process; the holder's lease ends in 9s"
  * )
@@ -437,7 +437,7 @@ export class LockingClosed extends define("LockingClosed")<{ readonly backend: s
  *
  * @example
  * ```ts
- * import * as assert from "node:assert"
+ * import { strictEqual } from "node:assert"
  * import { LockError } from "effect-locking"
  *
  * const error = new LockError.ProviderFailed({
@@ -446,8 +446,8 @@ export class LockingClosed extends define("LockingClosed")<{ readonly backend: s
  *   cause: Object.assign(new Error("connection refused"), { code: "ECONNREFUSED", command: { args: ["orders:42"] } })
  * })
  *
- * assert.strictEqual(error.message, "The store of \"orders\" did not grant lock 3fa9c11d0b52: connection refused")
- * assert.strictEqual("command" in (error.cause as Error), false)
+ * strictEqual(error.message, "The store of \"orders\" did not grant lock 3fa9c11d0b52: connection refused")
+ * strictEqual("command" in (error.cause as Error), false)
  * ```
  *
  * @since 0.1.0
@@ -560,14 +560,14 @@ export class LeaseLost extends define("LeaseLost")<{
  *
  * @example
  * ```ts
- * import * as assert from "node:assert"
+ * import { strictEqual } from "node:assert"
  * import { Effect } from "effect"
  * import { Fence } from "effect-locking"
  *
  * const program = Fence.assert(15n, Fence.unsafeMake(12n)).pipe(Effect.flip)
  *
  * const error = Effect.runSync(program)
- * assert.strictEqual(error.message, "Fence 12 is older than 15, which the resource has seen already")
+ * strictEqual(error.message, "Fence 12 is older than 15, which the resource has seen already")
  * ```
  *
  * @since 0.1.0
@@ -593,12 +593,12 @@ export class StaleFence extends define("StaleFence")<{
  *
  * @example
  * ```ts
- * import * as assert from "node:assert"
+ * import { strictEqual } from "node:assert"
  * import { LockError } from "effect-locking"
  *
  * const error = new LockError.CleanupFailed({ backend: "orders", failed: 2, cause: new Error("connection reset") })
  *
- * assert.strictEqual(error.message, "\"orders\" closed and 2 locks were not given back: connection reset")
+ * strictEqual(error.message, "\"orders\" closed and 2 locks were not given back: connection reset")
  * ```
  *
  * @since 0.1.0
@@ -624,12 +624,12 @@ export class CleanupFailed extends defineWithCause("CleanupFailed")<{
  *
  * @example
  * ```ts
- * import * as assert from "node:assert"
+ * import { strictEqual } from "node:assert"
  * import { LockError } from "effect-locking"
  *
  * const error = new LockError.CleanupTimeout({ backend: "orders", sections: 1, grants: 3 })
  *
- * assert.strictEqual(
+ * strictEqual(
  *   error.message,
  *   "\"orders\" did not close within `shutdownTimeout`: 1 section was running, 3 locks were not given back"
  * )
@@ -725,11 +725,11 @@ export type TryLockError = TryAcquireError | LeaseLost
  *
  * @example
  * ```ts
- * import * as assert from "node:assert"
+ * import { strictEqual } from "node:assert"
  * import { LockError } from "effect-locking"
  *
- * assert.strictEqual(LockError.isLockError(new LockError.LockingClosed({ backend: "orders" })), true)
- * assert.strictEqual(LockError.isLockError(new Error("other")), false)
+ * strictEqual(LockError.isLockError(new LockError.LockingClosed({ backend: "orders" })), true)
+ * strictEqual(LockError.isLockError(new Error("other")), false)
  * ```
  *
  * @since 0.1.0

@@ -289,7 +289,7 @@ export const TryAcquireError = Schema.Union(
  *
  * @example
  * ```ts
- * import * as assert from "node:assert"
+ * import { strictEqual } from "node:assert"
  * import { Schema } from "effect"
  * import { LockError } from "effect-locking"
  * import * as LockErrorSchema from "effect-locking/LockErrorSchema"
@@ -299,7 +299,7 @@ export const TryAcquireError = Schema.Union(
  * const body = JSON.stringify(Schema.encodeSync(LockErrorSchema.AcquireError)(error))
  * const back = Schema.decodeUnknownSync(LockErrorSchema.AcquireError)(JSON.parse(body))
  *
- * assert.strictEqual(back instanceof LockError.QueueFull, true)
+ * strictEqual(back instanceof LockError.QueueFull, true)
  * ```
  *
  * @since 0.1.0

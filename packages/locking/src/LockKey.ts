@@ -109,11 +109,11 @@ export const platform = (name: string): LockKey => of("platform", name)
  *
  * @example
  * ```ts
- * import * as assert from "node:assert"
+ * import { strictEqual } from "node:assert"
  * import { LockKey } from "effect-locking"
  *
- * assert.strictEqual(LockKey.isLockKey(LockKey.make("orders:42")), true)
- * assert.strictEqual(LockKey.isLockKey("orders:42"), false)
+ * strictEqual(LockKey.isLockKey(LockKey.make("orders:42")), true)
+ * strictEqual(LockKey.isLockKey("orders:42"), false)
  * ```
  *
  * @since 0.1.0
@@ -148,14 +148,14 @@ export const Tenant: Context.Reference<Tenant, string | undefined> = compat.refe
  *
  * @example
  * ```ts
- * import * as assert from "node:assert"
+ * import { strictEqual } from "node:assert"
  * import { Effect } from "effect"
  * import { LockKey } from "effect-locking"
  *
  * const program = LockKey.currentTenant.pipe(LockKey.withTenant("acme"))
  *
- * assert.strictEqual(Effect.runSync(program), "acme")
- * assert.strictEqual(Effect.runSync(LockKey.currentTenant), undefined)
+ * strictEqual(Effect.runSync(program), "acme")
+ * strictEqual(Effect.runSync(LockKey.currentTenant), undefined)
  * ```
  *
  * @since 0.1.0

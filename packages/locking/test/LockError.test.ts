@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Arbitrary, Cause, Duration, Effect, Equal, JSONSchema, Schema } from "effect"
+import { Arbitrary, Cause, Duration, Effect, Equal, FiberId, JSONSchema, Schema } from "effect"
 import * as LockError from "effect-locking/LockError"
 import * as LockErrorSchema from "effect-locking/LockErrorSchema"
 import * as fc from "fast-check"
@@ -271,6 +271,15 @@ describe("LockError", () => {
         new LockError.ProviderFailed({ backend, cause }).message,
         /: connect ECONNREFUSED ::1:5432; connect ECONNREFUSED$/
       )
+    })
+
+    it("looks into a cause of Effect", () => {
+      const cause = Cause.sequential(Cause.die(leaky()), Cause.interrupt(FiberId.none))
+      const error = new LockError.OutcomeUnknown({ backend, cause })
+      assert.match(error.message, /: ERR connection lost$/)
+      for (const secret of secrets) {
+        assert.notInclude(util.inspect(error, { depth: Infinity, showHidden: true }), secret)
+      }
     })
 
     it("ends circles and odd causes", () => {

@@ -1,6 +1,7 @@
 /**
  * Errors as plain data, and causes without anything that a client attached to them.
  */
+import * as Cause from "effect/Cause"
 import * as Duration from "effect/Duration"
 import { isRecord } from "effect/Predicate"
 
@@ -48,6 +49,7 @@ const messageOf = (error: Error): string => {
  * same of its causes. Clients attach commands with their arguments, parameters and rows to their errors.
  */
 export const rebuild = (cause: unknown, depth = 0): Error => {
+  if (Cause.isCause(cause)) return rebuild(Cause.squash(cause), depth)
   // its text may be anything
   if (!(cause instanceof Error)) {
     return makeError("Error", `a value of type ${typeof cause} was thrown`, undefined, [], undefined)
