@@ -515,17 +515,14 @@ export class OutcomeUnknown extends defineWithCause("OutcomeUnknown")<{
  *
  * @example
  * ```ts
- * import { Duration, Effect } from "effect"
+ * import { Effect } from "effect"
  * import { Locking } from "effect-locking"
  *
  * const program = Effect.sleep("1 hour").pipe(
  *   Locking.withLock("orders:42", { maxHold: "1 minute" }),
- *   Effect.catchTag(
- *     "LeaseLost",
- *     (lost) => Effect.logWarning(`${lost.reason}, overrun ${Duration.format(lost.overrun)}`)
- *   )
+ *   Effect.catchTag("LeaseLost", (lost) => Effect.logWarning(lost.reason))
  * )
- * // logs "max-hold, overrun 0" after a minute
+ * // logs "max-hold" after a minute
  * ```
  *
  * @since 0.1.0

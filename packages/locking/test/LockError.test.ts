@@ -350,7 +350,12 @@ describe("LockError", () => {
       assert.isTrue(Equal.equals(back.waitTimeout, Duration.infinity))
       assert.strictEqual(back.holder?.fence, 2n ** 63n - 1n)
       assert.notProperty(back.holder!, "endsIn")
-      assert.notProperty(encode(new LockError.ProviderFailed({ backend, cause: undefined })), "cause")
+      for (const plain of [(error: LockError.LockError): object => error.toJSON(), encode]) {
+        const fields = Object.keys(
+          plain(new LockError.ProviderFailed({ backend, cause: undefined, keyHash: undefined }))
+        )
+        assert.sameMembers(fields, ["_tag", "code", "message", "fix", "backend"])
+      }
     })
 
     it("refuses what is no error", () => {

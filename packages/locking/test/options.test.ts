@@ -450,6 +450,8 @@ describe("options of a call", () => {
     it("that are nearly right are told", () => {
       const meant: Readonly<Record<string, string>> = {
         tll: "ttl",
+        tlt: "ttl",
+        mdoe: "mode",
         TTL: "ttl",
         waitTimout: "waitTimeout",
         waittimeout: "waitTimeout",

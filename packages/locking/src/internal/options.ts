@@ -129,7 +129,7 @@ const rawMillis = (raw: unknown): number => {
     case "number":
       return raw
     case "bigint":
-      return raw < 0n ? -1 : finite(Number(raw) / 1e6)
+      return finite(Number(raw) / 1e6)
     case "string": {
       const decoded = Duration.decodeUnknown(raw)
       if (Option.isNone(decoded)) return NaN
