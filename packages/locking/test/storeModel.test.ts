@@ -273,7 +273,6 @@ describe("storeModel", () => {
       const waiter = wait(model, 0, request([a]))
       model.withdraw(waiter)
       model.arm(0, waiter, () => {})
-      model.withdraw(waiter)
       assert.deepStrictEqual(model.sizes(), idle)
     })
   })

@@ -1,0 +1,443 @@
+/**
+ * Locks for tests: a store in memory that several nodes reach over a network, and the means to break either. Each node
+ * is a `Locking` of its own and plays one process; its engine is the one that runs in production, and behaves as it
+ * does with a server.
+ *
+ * Everything runs on the clock in context: under the `TestClock` it is deterministic, and takes no time. What a fault
+ * delays ends when the clock is adjusted, and not before: a scope that gives a lease back while its node is mute waits
+ * until then, so `heal` comes first.
+ *
+ * @since 0.1.0
+ */
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Fiber from "effect/Fiber"
+import * as Layer from "effect/Layer"
+import * as Scope from "effect/Scope"
+import { type DurationInput, forkDaemon, tag } from "./internal/compat.js"
+import type { Core } from "./internal/core.js"
+import * as modelDriver from "./internal/modelDriver.js"
+import { cores } from "./internal/sizes.js"
+import * as testStore from "./internal/testStore.js"
+import type { Holder } from "./LockDriver.js"
+import type { InvalidOptions, ProviderFailed } from "./LockError.js"
+import * as Locking from "./Locking.js"
+import * as LockKey from "./LockKey.js"
+import type { LockingOptions } from "./LockOptions.js"
+
+/**
+ * @since 0.1.0
+ * @category type ids
+ */
+export const TypeId: TypeId = "~effect-locking/TestLocking"
+
+/**
+ * @since 0.1.0
+ * @category type ids
+ */
+export type TypeId = "~effect-locking/TestLocking"
+
+/**
+ * A call of a node to the store.
+ *
+ * @since 0.1.0
+ * @category models
+ */
+export type Operation = testStore.Operation
+
+/**
+ * How many calls were made, by operation.
+ *
+ * @since 0.1.0
+ * @category models
+ */
+export type Calls = testStore.Calls
+
+/**
+ * Which calls a fault befalls.
+ *
+ * @since 0.1.0
+ * @category models
+ */
+export interface Where {
+  /** Those of the nodes with this name. Default: of all nodes. */
+  readonly node?: string | undefined
+  /** Those of one kind; `grant` is an attempt that is granted. Default: all. */
+  readonly op?: Operation | "grant" | undefined
+  /** Only so many of them. The default is told with each fault. */
+  readonly times?: number | undefined
+}
+
+/**
+ * The store that the nodes share, with its faults.
+ *
+ * Use the functions of this module, which take it from the context.
+ *
+ * @since 0.1.0
+ * @category models
+ */
+export interface TestLocking {
+  readonly [TypeId]: TypeId
+}
+
+class TestLockingImpl implements TestLocking {
+  readonly [TypeId]: TypeId = TypeId
+  constructor(readonly store: testStore.TestStore) {}
+}
+
+/**
+ * @since 0.1.0
+ * @category tags
+ */
+export const TestLocking = tag<TestLocking>("effect-locking/TestLocking")
+
+const withStore = <A, E = never, R = never>(
+  use: (store: testStore.TestStore) => Effect.Effect<A, E, R>
+): Effect.Effect<A, E, R | TestLocking> =>
+  Effect.flatMap(TestLocking, (service) => use((service as TestLockingImpl).store))
+
+const change = (use: (store: testStore.TestStore) => void): Effect.Effect<void, never, TestLocking> =>
+  withStore((store) => Effect.sync(() => use(store)))
+
+// ---------------------------------------------------------------------------------------------------------------------
+// layers and nodes
+// ---------------------------------------------------------------------------------------------------------------------
+
+/**
+ * A store without nodes.
+ *
+ * @since 0.1.0
+ * @category layers
+ */
+export const layerStore: Layer.Layer<TestLocking> = Layer.scoped(
+  TestLocking,
+  Effect.map(testStore.make, (store) => new TestLockingImpl(store))
+)
+
+/**
+ * A node: one more process that reaches the store. It ends with the scope, and whatever faults there are, its end is
+ * undisturbed. Options are those of any layer; the session is the node's name.
+ *
+ * Its locks have what a server's have: 15 seconds of ttl, renewal, calls that are bounded by `attemptTimeout`.
+ *
+ * @example
+ * ```ts
+ * import { assert, it } from "@effect/vitest"
+ * import { Effect, Option } from "effect"
+ * import { Locking, TestLocking } from "effect-locking"
+ *
+ * it.scoped("the report runs on one machine only", () =>
+ *   Effect.gen(function*() {
+ *     const other = yield* TestLocking.node("other")
+ *     const elsewhere = other.withLockIfAvailable(Effect.succeed("done"), "report")
+ *     assert.deepStrictEqual(yield* Locking.withLock(elsewhere, "report"), Option.none())
+ *     assert.deepStrictEqual(yield* elsewhere, Option.some("done"))
+ *   }).pipe(Effect.provide(TestLocking.layer)))
+ * ```
+ *
+ * @since 0.1.0
+ * @category nodes
+ */
+export const node = (
+  name: string,
+  options?: LockingOptions
+): Effect.Effect<Locking.Locking, InvalidOptions | ProviderFailed, Scope.Scope | TestLocking> =>
+  withStore((store) => makeNode(store, name, options))
+
+const makeNode = (store: testStore.TestStore, name: string, options: LockingOptions | undefined) =>
+  Effect.gen(function*() {
+    const scope = yield* Scope.make()
+    const self = store.addNode(name)
+    self.close = Scope.close(scope, Exit.void)
+    yield* Effect.addFinalizer(() =>
+      Effect.suspend(() => {
+        store.stop(self, "over")
+        return Effect.map(self.close, () => store.giveBack(self))
+      })
+    )
+    const build = Effect.flatMap(store.driver(self), (driver) => Locking.make(driver, { session: name, ...options }))
+    const locking = yield* Effect.provideService(build, Scope.Scope, scope)
+    self.close = close(scope, cores.get(locking)!)
+    return locking
+  })
+
+/** Turns of the scheduler in which everything that does not wait for time or for the outside has come to its end. */
+const turns = 200
+
+/**
+ * Closes a layer whose store answers at once from now on. Work that the engine repeats later would wait for time to
+ * pass, and under the `TestClock` nobody may be there to let it; so it is dropped, and the store cleans up after it.
+ */
+const close = (scope: Scope.CloseableScope, core: Core): Effect.Effect<void> =>
+  Effect.gen(function*() {
+    const closing = yield* forkDaemon(Scope.close(scope, Exit.void))
+    let closed = false
+    closing.addObserver(() => {
+      closed = true
+    })
+    for (let turn = 0; turn < turns && !closed; turn++) yield* Effect.yieldNow()
+    for (const activity of [...core.activities]) if (activity.kind === "background") activity.abort()
+    yield* Fiber.join(closing)
+  })
+
+/**
+ * As `layer`, with options for the node.
+ *
+ * @since 0.1.0
+ * @category layers
+ */
+export const layerWith = (
+  options?: LockingOptions
+): Layer.Layer<TestLocking | Locking.Locking, InvalidOptions | ProviderFailed> =>
+  Layer.provideMerge(Layer.scoped(Locking.Locking, node("main", options)), layerStore)
+
+/**
+ * A store with one node, named `main`, which is the `Locking` of the program under test.
+ *
+ * @example
+ * ```ts
+ * import { assert, it } from "@effect/vitest"
+ * import { Effect, Fiber, TestClock } from "effect"
+ * import { Locking, TestLocking } from "effect-locking"
+ *
+ * const program = Locking.withLock(Effect.sleep("1 minute"), "orders")
+ *
+ * it.effect("a section is interrupted when its lock is taken away", () =>
+ *   Effect.gen(function*() {
+ *     const running = yield* Effect.fork(program)
+ *     yield* TestClock.adjust("10 seconds")
+ *     yield* TestLocking.loseLease("orders")
+ *     const error = yield* Effect.flip(Fiber.join(running))
+ *     assert.strictEqual(error.code, "LEASE_LOST")
+ *   }).pipe(Effect.provide(TestLocking.layer)))
+ * ```
+ *
+ * @since 0.1.0
+ * @category layers
+ */
+export const layer: Layer.Layer<TestLocking | Locking.Locking> = Layer.orDie(layerWith())
+
+/**
+ * Kills a node: its sections are interrupted, and none of its calls reaches the store any more, so what it held stays
+ * held until its ttl is over. Ends when the sections have ended. Another node may then be made with the same name.
+ *
+ * A real process that is killed does not run its finalizers; here they run, and what they do outside of the store is
+ * done.
+ *
+ * @since 0.1.0
+ * @category nodes
+ */
+export const kill = (name: string): Effect.Effect<void, never, TestLocking> =>
+  withStore((store) =>
+    Effect.suspend(() => {
+      const killed = store.nodes.filter((node) => node.name === name && node.state === "alive")
+      for (const node of killed) store.stop(node, "dead")
+      // not in this fiber: it may be in one of the sections
+      return Effect.flatMap(
+        forkDaemon(Effect.interruptible(Effect.forEach(killed, (node) => node.close, { discard: true }))),
+        Fiber.join
+      )
+    })
+  )
+
+// ---------------------------------------------------------------------------------------------------------------------
+// faults
+// ---------------------------------------------------------------------------------------------------------------------
+
+/**
+ * Takes a key from its holders at once, whoever they are, and answers who they were.
+ *
+ * `revoked`, the default, is what an administrator does: the holders are told. `expired` is a store that lost the
+ * record: they learn it by their next renewal.
+ *
+ * @since 0.1.0
+ * @category faults
+ */
+export const loseLease = (
+  key: LockKey.Input,
+  options?: { readonly reason?: "revoked" | "expired" | undefined }
+): Effect.Effect<ReadonlyArray<Holder>, never, TestLocking> =>
+  withStore((store) =>
+    Effect.map(held(store, key), (keys) =>
+      keys.flatMap(({ key: { id } }) =>
+        (options?.reason === "expired"
+          ? store.model.forget(store.now(), id)
+          : store.model.forceRelease(store.now(), id)).map(modelDriver.toHolder)
+      ))
+  )
+
+/**
+ * Nothing passes between the store and a node (default: any node) for a time, which may be infinite. Calls wait and are
+ * executed at its end, unless nobody waits for their answer any more; wake-ups and notices are lost.
+ *
+ * @since 0.1.0
+ * @category faults
+ */
+export const mute = (
+  duration: DurationInput,
+  where?: Pick<Where, "node">
+): Effect.Effect<void, never, TestLocking> => change((store) => store.mute(Duration.decode(duration), where?.node))
+
+/**
+ * The store refuses calls, and does nothing; `times` is infinite by default.
+ *
+ * @since 0.1.0
+ * @category faults
+ */
+export const refuse = (
+  where?: Pick<Where, "node" | "times"> & { readonly op?: Operation | undefined }
+): Effect.Effect<void, never, TestLocking> =>
+  change((store) => store.addRule({ _tag: "Refuse", ...where, left: where?.times ?? Infinity }))
+
+/**
+ * The store executes the next call, but its answer is never heard. `times` is 1 by default.
+ *
+ * @example
+ * ```ts
+ * import { assert, it } from "@effect/vitest"
+ * import { Effect, Fiber, TestClock } from "effect"
+ * import { Locking, TestLocking } from "effect-locking"
+ *
+ * it.effect("a grant whose answer is lost is found again", () =>
+ *   Effect.gen(function*() {
+ *     yield* TestLocking.dropNextReply({ op: "grant" })
+ *     const running = yield* Effect.fork(Locking.withLock(Effect.succeed("done"), "orders"))
+ *     yield* TestClock.adjust("5 seconds")
+ *     assert.strictEqual(yield* Fiber.join(running), "done")
+ *     assert.strictEqual((yield* TestLocking.calls()).attempt, 2)
+ *   }).pipe(Effect.provide(TestLocking.layer)))
+ * ```
+ *
+ * @since 0.1.0
+ * @category faults
+ */
+export const dropNextReply = (where?: Where): Effect.Effect<void, never, TestLocking> =>
+  change((store) => store.addRule({ _tag: "DropReply", ...where, left: where?.times ?? 1 }))
+
+/**
+ * The store executes calls at once, but its answers are late; `times` is infinite by default.
+ *
+ * @since 0.1.0
+ * @category faults
+ */
+export const answerLate = (delay: DurationInput, where?: Where): Effect.Effect<void, never, TestLocking> =>
+  change((store) =>
+    store.addRule({
+      _tag: "AnswerLate",
+      ...where,
+      delay: Duration.decode(delay),
+      left: where?.times ?? Infinity
+    })
+  )
+
+/**
+ * Wake-ups for waiters come late; `times` is infinite by default.
+ *
+ * @since 0.1.0
+ * @category faults
+ */
+export const delayWakeups = (
+  delay: DurationInput,
+  where?: Pick<Where, "node" | "times">
+): Effect.Effect<void, never, TestLocking> =>
+  change((store) =>
+    store.addRule({
+      _tag: "DelayWakeup",
+      ...where,
+      delay: Duration.decode(delay),
+      left: where?.times ?? Infinity
+    })
+  )
+
+/**
+ * Wake-ups for waiters are lost, and only their poll helps them; `times` is infinite by default.
+ *
+ * @since 0.1.0
+ * @category faults
+ */
+export const dropWakeups = (where?: Pick<Where, "node" | "times">): Effect.Effect<void, never, TestLocking> =>
+  change((store) => store.addRule({ _tag: "DropWakeup", ...where, left: where?.times ?? Infinity }))
+
+/**
+ * The store's clock jumps, the nodes' clocks do not. Forward (default): leases end early at the store, and their
+ * holders do not know. Back: they last longer there.
+ *
+ * @since 0.1.0
+ * @category faults
+ */
+export const jumpClock = (
+  distance: DurationInput,
+  direction: "forward" | "back" = "forward"
+): Effect.Effect<void, never, TestLocking> =>
+  change((store) => {
+    const millis = Duration.toMillis(distance)
+    store.jump(direction === "forward" ? millis : -millis)
+  })
+
+/**
+ * Ends all faults: nodes that are mute are heard, and what follows is as it should be. The store's clock stays where it
+ * is, and the dead stay dead.
+ *
+ * @since 0.1.0
+ * @category faults
+ */
+export const heal: Effect.Effect<void, never, TestLocking> = change((store) => store.heal())
+
+// ---------------------------------------------------------------------------------------------------------------------
+// what the store knows
+// ---------------------------------------------------------------------------------------------------------------------
+
+/**
+ * Who holds a key as the store sees it, whatever the nodes believe. A holder's session is its node's name. The key
+ * belongs to the tenant in context, as everywhere; namespaces are not told apart.
+ *
+ * @example
+ * ```ts
+ * import { assert, it } from "@effect/vitest"
+ * import { Effect } from "effect"
+ * import { Locking, TestLocking } from "effect-locking"
+ *
+ * it.effect("a holder that was killed keeps the key until its ttl is over", () =>
+ *   Effect.gen(function*() {
+ *     yield* TestLocking.node("worker").pipe(Effect.flatMap((worker) => worker.acquire("orders")))
+ *     yield* TestLocking.kill("worker")
+ *     const [holder] = yield* TestLocking.holders("orders")
+ *     assert.strictEqual(holder?.session, "worker")
+ *   }).pipe(Effect.scoped, Effect.provide(TestLocking.layer)))
+ * ```
+ *
+ * @since 0.1.0
+ * @category observation
+ */
+export const holders = (key: LockKey.Input): Effect.Effect<ReadonlyArray<Holder>, never, TestLocking> =>
+  withStore((store) =>
+    Effect.map(held(store, key), (keys) => keys.flatMap(({ holders }) => holders.map(modelDriver.toHolder)))
+  )
+
+/**
+ * How many calls the nodes of a name (default: all nodes) made so far, answered or not.
+ *
+ * @since 0.1.0
+ * @category observation
+ */
+export const calls = (where?: Pick<Where, "node">): Effect.Effect<Calls, never, TestLocking> =>
+  withStore((store) =>
+    Effect.sync(() => {
+      const sum = { attempt: 0, arm: 0, withdraw: 0, renew: 0, release: 0, inspect: 0, list: 0, forceRelease: 0 }
+      for (const { calls, name } of store.nodes) {
+        if (where?.node !== undefined && where.node !== name) continue
+        for (const op of testStore.operations) sum[op] += calls[op]
+      }
+      return sum
+    })
+  )
+
+const held = (store: testStore.TestStore, input: LockKey.Input) =>
+  Effect.map(LockKey.currentTenant, (current) => {
+    const { name, scope } = typeof input === "string" ? LockKey.make(input) : input
+    const tenant = scope === "platform" ? undefined : current
+    return store.model.list(store.now()).filter(({ key }) =>
+      key.key === name && key.tenant === tenant && (key.scope === "platform") === (scope === "platform")
+    )
+  })
