@@ -8,11 +8,11 @@ import * as LockError from "../LockError.js"
 import type { Restore } from "./calls.js"
 import * as claims from "./claims.js"
 import { contend } from "./contender.js"
-import type { Core, HeldGrant, Hold, KeyRecord, Request, Waiter } from "./core.js"
+import type { Core, Hold, KeyRecord, Request, Waiter } from "./core.js"
 import * as grants from "./grants.js"
 import * as holds from "./hold.js"
 import { sometimes } from "./probes.js"
-import * as trust from "./pure/trust.js"
+import { compareIds } from "./pure/keyEncoding.js"
 import * as records from "./record.js"
 import * as release from "./release.js"
 import { exclusionId, holderOf, keyHash, refuse } from "./report.js"
@@ -32,22 +32,38 @@ export const acquire = (
     : request.call.mode === "exclusive"
     ? Effect.map(acquireTogether(core, request, claim, restore), (hold) => [hold])
     // readers share the grants of single keys with other readers here, so they take them one by one
-    : acquireInTurn(core, request, claim, restore, [])
+    : acquireInTurn(core, request, claim, restore)
+
+/** The order of turns in this process: the same for those who take several keys together and those who do not. */
+const inOrder = (core: Core, keys: Request["keys"]): ReadonlyArray<{ readonly id: string; readonly index: number }> => {
+  const turns = keys.map((key, index) => ({ id: exclusionId(core, key), index }))
+  return core.driver.exclusionId === undefined ? turns : turns.sort((a, b) => compareIds(a.id, b.id))
+}
 
 const acquireInTurn = (
   core: Core,
   request: Request,
   claim: claims.Claim | undefined,
-  restore: Restore,
-  taken: ReadonlyArray<Hold>
+  restore: Restore
 ): Effect.Effect<ReadonlyArray<Hold>, Failure> =>
-  taken.length === request.keys.length ? Effect.succeed(taken) : Effect.flatMap(
-    Effect.onError(
-      acquireOne(core, { ...request, keys: [request.keys[taken.length]!] }, claim, restore),
-      () => release.endAll(taken)
-    ),
-    (hold) => acquireInTurn(core, request, claim, restore, [...taken, hold])
-  )
+  Effect.suspend(() => {
+    const order = inOrder(core, request.keys)
+    const taken: Array<Hold> = []
+    const takeNext: Effect.Effect<ReadonlyArray<Hold>, Failure> = Effect.suspend(() => {
+      if (taken.length === order.length) {
+        return Effect.succeed(request.keys.map((_, index) => taken[order.findIndex((turn) => turn.index === index)]!))
+      }
+      const keys = [request.keys[order[taken.length]!.index]!]
+      return Effect.flatMap(
+        Effect.onError(acquireOne(core, { ...request, keys }, claim, restore), () => release.endAll(taken)),
+        (hold) => {
+          taken.push(hold)
+          return takeNext
+        }
+      )
+    })
+    return takeNext
+  })
 
 const acquireTogether = (
   core: Core,
@@ -56,30 +72,29 @@ const acquireTogether = (
   restore: Restore
 ): Effect.Effect<Hold, Failure> =>
   Effect.suspend(() => {
-    for (const key of request.keys) {
-      if (isReentry(core, request, claims.find(claim, core, key))) return reentry(core, request)
+    const inherited = inheritedBy(core, request, claim)
+    if (inherited !== undefined) {
+      return inherited === "reentry"
+        ? reentry(core, request)
+        : join(core, request, inherited, claim, restore)
     }
-    const ids = [...new Set(request.keys.map((key) => exclusionId(core, key)))].sort()
+    const refused = admitted(core)
+    if (refused !== undefined) return refused
+    const ids = [...new Set(inOrder(core, request.keys).map(({ id }) => id))]
     const owned: Array<KeyRecord> = []
     const takeNext: Effect.Effect<Hold, Failure> = Effect.suspend(() => {
-      if (owned.length === ids.length) {
-        return Effect.map(contend(core, request, owned, restore), (held) => openFirst(core, held, request))
-      }
+      if (owned.length === ids.length) return win(core, request, owned, restore)
       const record = recordOf(core, ids[owned.length]!)
-      return Effect.flatMap(
-        Effect.onError(record === undefined ? keyLimit(core) : takeTurn(core, record, request, restore), () =>
-          Effect.sync(() => {
-            for (const record of owned) {
-              records.stepDown(core, record, request)
-            }
-          })),
-        () => {
-          owned.push(record!)
-          return takeNext
-        }
-      )
+      if (record === undefined) return Effect.zipRight(stepDown, keyLimit(core))
+      return Effect.flatMap(Effect.onError(takeTurn(core, record, request, restore), () => stepDown), () => {
+        owned.push(record)
+        return takeNext
+      })
     })
-    return admitted(core) ?? takeNext
+    const stepDown = Effect.sync(() => {
+      for (const record of owned) records.stepDown(core, record, request)
+    })
+    return takeNext
   })
 
 const acquireOne = (
@@ -87,40 +102,52 @@ const acquireOne = (
   request: Request,
   claim: claims.Claim | undefined,
   restore: Restore
-): Effect.Effect<Hold, Failure> =>
-  Effect.suspend(() => {
-    const key = request.keys[0]!
-    const owner = claim === undefined ? undefined : claims.find(claim, core, key)
-    if (owner !== undefined && request.call.reentrant !== "wait") {
-      return isReentry(core, request, owner) ? reentry(core, request) : join(core, request, owner, claim, restore)
-    }
-    const refused = admitted(core)
-    if (refused !== undefined) return refused
-    const record = recordOf(core, exclusionId(core, key))
-    if (record === undefined) return keyLimit(core)
-    const entered = records.enter(core, record, request)
-    if (entered === "turn") return contendAlone(core, record, request, restore)
-    if (entered !== undefined) return Effect.succeed(entered)
-    return Effect.flatMap(
-      wait(core, record, request, restore),
-      (turn) => turn === "turn" ? contendAlone(core, record, request, restore) : Effect.succeed(turn)
-    )
-  })
-
-const contendAlone = (core: Core, record: KeyRecord, request: Request, restore: Restore) =>
-  Effect.map(contend(core, request, [record], restore), (held) => openFirst(core, held, request))
-
-const openFirst = (core: Core, held: HeldGrant, request: Request): Hold => {
-  const hold = holds.open(core, held, request)
-  // readers who came meanwhile join
-  for (const record of held.records) records.settle(core, record)
-  return hold
+): Effect.Effect<Hold, Failure> => {
+  const inherited = claim === undefined ? undefined : inheritedBy(core, request, claim)
+  if (inherited !== undefined) {
+    return inherited === "reentry"
+      ? reentry(core, request)
+      : join(core, request, inherited, claim, restore)
+  }
+  const refused = admitted(core)
+  if (refused !== undefined) return refused
+  const record = recordOf(core, exclusionId(core, request.keys[0]!))
+  if (record === undefined) return keyLimit(core)
+  return take(core, record, request, records.enter(core, record, request), restore)
 }
+
+/** Goes on from what the key's record said. */
+const take = (
+  core: Core,
+  record: KeyRecord,
+  request: Request,
+  turn: ReturnType<typeof records.enter>,
+  restore: Restore
+): Effect.Effect<Hold, Failure> => {
+  switch (turn) {
+    case "turn":
+      return win(core, request, [record], restore)
+    case "ask":
+      return askToJoin(core, record, request, restore)
+    case undefined:
+      return Effect.flatMap(wait(core, record, request, restore), (turn) => take(core, record, request, turn, restore))
+    default:
+      return Effect.succeed(turn)
+  }
+}
+
+const win = (core: Core, request: Request, owned: ReadonlyArray<KeyRecord>, restore: Restore) =>
+  Effect.map(contend(core, request, owned, restore), (held) => {
+    const hold = holds.open(core, held, request, core.timer.now())
+    // readers who came meanwhile join
+    if (held.mode === "shared") { for (const record of held.records) records.settle(core, record) }
+    return hold
+  })
 
 const admitted = (core: Core): Effect.Effect<never, Failure> | undefined =>
   core.closed
     ? refuse(core, new LockError.LockingClosed({ backend: core.settings.backend }))
-    : core.driver.capabilities.remote && core.waiters.size > core.settings.maxWaiters
+    : core.driver.capabilities.remote && core.attempting + core.waiters.size > core.settings.maxWaiters
     ? queueFull(core)
     : undefined
 
@@ -138,30 +165,31 @@ const recordOf = (core: Core, id: string): KeyRecord | undefined => {
   return undefined
 }
 
-/** The turn at one of several keys; a grant that others could share is not enough for it. */
+/** The turn at one of several keys, or at a claim. */
 const takeTurn = (
   core: Core,
   record: KeyRecord,
   request: Request,
   restore: Restore
 ): Effect.Effect<unknown, Failure> =>
-  Effect.suspend(() =>
-    records.enter(core, record, request) === "turn" ? Effect.void : wait(core, record, request, restore)
-  )
+  records.enter(core, record, request) === "turn" ? Effect.void : wait(core, record, request, restore)
 
 const wait = (
   core: Core,
   record: KeyRecord,
   request: Request,
-  restore: Restore
-): Effect.Effect<"turn" | Hold, Failure> => {
+  restore: Restore,
+  atHead = false
+): Effect.Effect<"turn" | "ask" | Hold, Failure> => {
   if (!request.waiting) return refuse(core, busy(core, record, request))
   if (waiting.isFull(core, request)) return queueFull(core)
   waiting.add(core, request)
-  return park(core, records.queue(core, record, request), restore)
+  const waiter = records.queue(core, record, request, atHead)
+  records.settle(core, record)
+  return park(core, waiter, restore)
 }
 
-const park = (core: Core, waiter: Waiter, restore: Restore): Effect.Effect<"turn" | Hold, Failure> =>
+const park = (core: Core, waiter: Waiter, restore: Restore): Effect.Effect<"turn" | "ask" | Hold, Failure> =>
   Effect.flatMap(
     Effect.onInterrupt(
       restore(Effect.async<void>((resume) => {
@@ -172,8 +200,6 @@ const park = (core: Core, waiter: Waiter, restore: Restore): Effect.Effect<"turn
     ),
     () => {
       const { record, request, signal } = waiter
-      waiter.resume = undefined
-      if (signal === "ask") return askToJoin(core, waiter, restore)
       waiting.remove(core, request)
       if (signal === "timeout") return refuse(core, busy(core, record, request))
       if (signal === "closed") return refuse(core, new LockError.LockingClosed({ backend: core.settings.backend }))
@@ -203,22 +229,27 @@ const desert = (core: Core, waiter: Waiter): Effect.Effect<unknown> =>
   })
 
 /** Enough readers joined without a word from the store: whether more may depends on who waits elsewhere. */
-const askToJoin = (core: Core, waiter: Waiter, restore: Restore): Effect.Effect<"turn" | Hold, Failure> =>
-  Effect.suspend(() => {
-    const { record } = waiter
-    const held = record.grant
-    if (held === undefined) return Effect.succeed("turn" as const)
-    return Effect.flatMap(
-      Effect.onInterrupt(restore(grants.confirm(core, held)), () => desert(core, waiter)),
-      () => {
-        if (record.grant === undefined) return Effect.succeed("turn" as const)
-        record.contender = undefined
-        records.requeue(core, waiter)
-        records.settle(core, record)
-        return park(core, waiter, restore)
-      }
-    )
+const askToJoin = (core: Core, record: KeyRecord, request: Request, restore: Restore): Effect.Effect<Hold, Failure> => {
+  const leave = Effect.sync(() => {
+    core.instruments.acquired.interrupted(1)
+    records.stepDown(core, record, request)
   })
+  const held = record.grant
+  if (held === undefined) return win(core, request, [record], restore)
+  return Effect.flatMap(Effect.onInterrupt(restore(grants.confirm(core, held)), () => leave), () => {
+    if (record.grant === undefined && !record.releasing) return win(core, request, [record], restore)
+    const hold = records.joinIfAllowed(core, record, request)
+    if (hold === undefined) {
+      if (!request.waiting) records.settle(core, record)
+      return Effect.flatMap(
+        wait(core, record, request, restore, true),
+        (turn) => take(core, record, request, turn, restore)
+      )
+    }
+    records.settle(core, record)
+    return Effect.succeed(hold)
+  })
+}
 
 /** The error of a caller that found the key taken in this process, or waited behind somebody here. */
 const busy = (core: Core, record: KeyRecord, request: Request): Failure => {
@@ -239,12 +270,21 @@ const busy = (core: Core, record: KeyRecord, request: Request): Failure => {
 
 type Owner = { readonly claim: claims.Claim; readonly hold: Hold }
 
-const isReentry = (core: Core, request: Request, owner: Owner | undefined): boolean => {
-  if (owner === undefined || request.call.reentrant === "wait") return false
-  // a reader cannot become a writer by asking again
-  return request.call.reentrant === false || request.keys.length > 1 ||
-    (request.call.mode === "exclusive" && owner.hold.held.mode === "shared") ||
-    !trust.isTrusted(owner.hold.held.trust, core.timer.now())
+/** The lease that this flow holds and the request may join, or the mistake of asking for what it cannot have. */
+const inheritedBy = (
+  core: Core,
+  request: Request,
+  claim: claims.Claim | undefined
+): Owner | "reentry" | undefined => {
+  if (claim === undefined || request.call.reentrant === "wait") return undefined
+  const owners = request.keys.map((key) => claims.find(claim, core, key))
+  const owner = owners.find((_) => _ !== undefined)
+  if (owner === undefined) return undefined
+  // the rest of several keys cannot be had out of order, and a reader cannot become a writer by asking again
+  return request.call.reentrant === true && owners.every((_) => _?.hold === owner.hold) &&
+      !(request.call.mode === "exclusive" && owner.hold.held.mode === "shared")
+    ? owner
+    : "reentry"
 }
 
 const reentry = (core: Core, request: Request) =>
@@ -254,21 +294,19 @@ const reentry = (core: Core, request: Request) =>
 const join = (
   core: Core,
   request: Request,
-  owner: Owner,
+  { claim: owning, hold }: Owner,
   claim: claims.Claim | undefined,
   restore: Restore
 ): Effect.Effect<Hold, Failure> => {
-  const { hold } = owner
-  const turns = owner.claim.turns
-  const enter = Effect.suspend(() =>
-    records.enter(core, turns, request) === "turn" ? Effect.void : wait(core, turns, request, restore)
-  )
-  return Effect.flatMap(enter, () => {
-    if (hold.state === "held" && !owner.claim.over) {
-      return Effect.succeed(holds.open(core, hold.held, request, { hold, turns, request }))
+  const turns = hold.turns ??= records.apart()
+  return Effect.flatMap(takeTurn(core, turns, request, restore), () => {
+    if (hold.state === "held" && !owning.over) {
+      return Effect.succeed(holds.open(core, hold.held, request, core.timer.now(), { hold, turns, request }))
     }
     // the section ended while this one waited: it is a stranger now
     records.stepDown(core, turns, request)
-    return acquireOne(core, request, claim, restore)
+    return request.keys.length === 1
+      ? acquireOne(core, request, claim, restore)
+      : acquireTogether(core, request, claim, restore)
   })
 }

@@ -2,6 +2,9 @@
  * Calls to a driver. One that crosses a network may hang or be slow to interrupt, so it runs in a fiber of its own and
  * only the join is bounded; what nobody waits for any more is interrupted without waiting for that. One that stays in
  * the process runs inline.
+ *
+ * What a wait has set up is undone outside of the interruptible part: an interrupt that falls between the registration
+ * of an `Effect.async` and its canceller would skip a canceller.
  */
 import * as Effect from "effect/Effect"
 import type * as Exit from "effect/Exit"
@@ -10,90 +13,80 @@ import type { Call, Core } from "./core.js"
 
 export type Restore = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
 
-/** For waits inside finalizers and background fibers. */
+/** For waits that nothing may cut short but their bound. */
 export const noRestore: Restore = (effect) => effect
 
-/** Where the join can be ended from outside. */
+/** Where a wait can be ended from outside. */
 export interface Joiner {
   resume: (() => void) | undefined
 }
 
 export const start = <A, E>(core: Core, effect: Effect.Effect<A, E>): Call<A, E> => {
   const fiber = core.fork(Effect.withTracerEnabled(effect, false))
-  const call: Call<A, E> = { fiber, exit: undefined, onExit: new Set() }
+  const call: Call<A, E> = { fiber, exit: undefined, onExit: undefined }
   fiber.addObserver((exit) => {
     call.exit = exit
-    for (const tell of call.onExit) tell()
+    call.onExit?.()
   })
   return call
 }
 
-/** Ends when the call has, whoever waits for its answer. */
-export const ended = (call: Call<any, any>): Effect.Effect<void> =>
-  Effect.async((resume) => {
-    if (call.exit !== undefined) return resume(Effect.void)
-    const done = () => resume(Effect.void)
-    call.onExit.add(done)
-    return Effect.sync(() => call.onExit.delete(done))
+/** Sleeps until then, or until the joiner is resumed. To be run in an uninterruptible region. */
+export const sleep = (core: Core, until: number, restore: Restore, joiner: Joiner): Effect.Effect<void> =>
+  Effect.suspend(() => {
+    let resume: ((effect: Effect.Effect<void>) => void) | undefined
+    let isOver = false
+    const clear = () => {
+      core.timer.cancel(deadline)
+      joiner.resume = undefined
+    }
+    const wake = () => {
+      isOver = true
+      clear()
+      resume?.(Effect.void)
+    }
+    const deadline = core.timer.add(until, wake)
+    joiner.resume = wake
+    return Effect.onInterrupt(
+      restore(Effect.async<void>((callback) => {
+        if (isOver) callback(Effect.void)
+        else resume = callback
+      })),
+      () => Effect.sync(clear)
+    )
   })
 
-/** The answer, or `undefined` once `until` has come or the joiner was resumed. */
+/** The answer, or `undefined` once `until` has come or the joiner was resumed. To be run in an uninterruptible region. */
 export const join = <A, E>(
   core: Core,
   call: Call<A, E>,
   until: number,
   restore: Restore,
-  joiner?: Joiner
+  joiner: Joiner = { resume: undefined }
 ): Effect.Effect<Exit.Exit<A, E> | undefined> =>
-  Effect.suspend(() =>
-    call.exit !== undefined
-      ? Effect.succeed(call.exit)
-      : Effect.onInterrupt(
-        restore(Effect.async<Exit.Exit<A, E> | undefined>((resume) => {
-          const done = () => {
-            core.timer.cancel(deadline)
-            if (joiner !== undefined) joiner.resume = undefined
-            call.onExit.delete(done)
-            if (call.exit === undefined) interruptNow(call.fiber)
-            resume(Effect.succeed(call.exit))
-          }
-          const deadline = core.timer.add(until, done)
-          if (joiner !== undefined) joiner.resume = done
-          call.onExit.add(done)
-          return Effect.sync(() => {
-            core.timer.cancel(deadline)
-            if (joiner !== undefined) joiner.resume = undefined
-            call.onExit.delete(done)
-          })
-        })),
-        () => Effect.sync(() => interruptNow(call.fiber))
-      )
-  )
+  Effect.suspend(() => {
+    if (call.exit !== undefined) return Effect.succeed(call.exit)
+    call.onExit = () => joiner.resume?.()
+    const leave = Effect.sync(() => {
+      call.onExit = undefined
+      if (call.exit === undefined) interruptNow(call.fiber)
+      return call.exit
+    })
+    return Effect.zipRight(Effect.onInterrupt(sleep(core, until, restore, joiner), () => leave), leave)
+  })
 
-/** Starts and joins. */
+/** Starts and joins. To be run in an uninterruptible region. */
 export const ask = <A, E>(
   core: Core,
-  effect: Effect.Effect<A, E>,
+  effect: () => Effect.Effect<A, E>,
   until: number,
   restore: Restore,
   joiner?: Joiner
 ): Effect.Effect<Exit.Exit<A, E> | undefined> =>
   core.driver.capabilities.remote
-    ? Effect.suspend(() => join(core, start(core, effect), until, restore, joiner))
-    : Effect.exit(effect)
+    ? Effect.suspend(() => join(core, start(core, Effect.suspend(effect)), until, restore, joiner))
+    : Effect.exit(Effect.suspend(effect))
 
-/** Sleeps until then, or until the joiner is resumed. */
-export const sleep = (core: Core, until: number, restore: Restore, joiner: Joiner): Effect.Effect<void> =>
-  restore(Effect.async<void>((resume) => {
-    const done = () => {
-      core.timer.cancel(deadline)
-      joiner.resume = undefined
-      resume(Effect.void)
-    }
-    const deadline = core.timer.add(until, done)
-    joiner.resume = done
-    return Effect.sync(() => {
-      core.timer.cancel(deadline)
-      joiner.resume = undefined
-    })
-  }))
+/** The same from a region that is interruptible. */
+export const askFreely = <A, E>(core: Core, effect: () => Effect.Effect<A, E>, limit: number) =>
+  Effect.uninterruptibleMask((restore) => ask(core, effect, core.timer.now() + limit, restore))

@@ -9,29 +9,18 @@ import type { Lease } from "../Lease.js"
 import { InvalidKey, type LeaseLost } from "../LockError.js"
 import * as LockKey from "../LockKey.js"
 import { contextOf, reference, type RuntimeFiber } from "./compat.js"
-import type { Core, Hold, KeyRecord } from "./core.js"
+import type { Core, Hold } from "./core.js"
 import { resolveKey } from "./keys.js"
-import { Fifo } from "./pure/fifo.js"
 import { leaseLost } from "./report.js"
 
 export interface Claim {
   readonly parent: Claim | undefined
   readonly holds: ReadonlyArray<Hold>
   readonly leases: ReadonlyArray<Lease>
-  /** Re-entrant joins enter one at a time. */
-  readonly turns: KeyRecord
   over: boolean
 }
 
 export const ClaimRef = reference<Claim | undefined>("effect-locking/Claim", () => undefined)
-
-export const make = (parent: Claim | undefined, holds: ReadonlyArray<Hold>, leases: ReadonlyArray<Lease>): Claim => ({
-  parent,
-  holds,
-  leases,
-  turns: { id: "", queue: new Fifo(), grant: undefined, contender: undefined, releasing: false },
-  over: false
-})
 
 export const of = (fiber: RuntimeFiber<any, any>): Claim | undefined => Context.get(contextOf(fiber), ClaimRef)
 
@@ -52,9 +41,11 @@ export const find = (
   return undefined
 }
 
+const isReleased = (claim: Claim): boolean => claim.holds.every((hold) => hold.state === "released")
+
 export const current: Effect.Effect<Option.Option<Lease>> = Effect.map(ClaimRef, (from) => {
   for (let claim = from; claim !== undefined; claim = claim.parent) {
-    if (!claim.over) return Option.fromNullable(claim.leases[claim.leases.length - 1])
+    if (!claim.over && !isReleased(claim)) return Option.fromNullable(claim.leases[claim.leases.length - 1])
   }
   return Option.none()
 })
@@ -67,10 +58,9 @@ export const assertHeld = (input: LockKey.Input): Effect.Effect<Lease, LeaseLost
       for (const hold of claim.holds) {
         const key = resolveKey(input, hold.core.settings, tenant)
         for (const { id } of hold.keys) {
-          if (!(key instanceof InvalidKey) && id === key.id) {
-            return hold.state === "lost" ? Effect.fail(leaseLost(hold)) : Effect.succeed(claim.leases[index]!)
-          }
-          index++
+          const lease = claim.leases[index++]!
+          if (hold.state === "released" || key instanceof InvalidKey || id !== key.id) continue
+          return hold.state === "lost" ? Effect.fail(leaseLost(hold)) : Effect.succeed(lease)
         }
       }
     }

@@ -58,3 +58,13 @@ export const isInterrupted = (fiber: RuntimeFiber<any, any>): boolean =>
 
 /** The context that travels with a fiber. */
 export const contextOf = (fiber: RuntimeFiber<any, any>): Context.Context<never> => fiber.currentContext
+
+/** What a fiber has of fiber-local state: the same object as long as nothing changes it. */
+export const stateOf = (fiber: RuntimeFiber<any, any>): unknown => fiber.getFiberRefs()
+
+/** Takes over what an ended child changed. */
+export const inheritFrom = (fiber: RuntimeFiber<any, any>): Effect.Effect<void> => fiber.inheritAll
+
+/** Changes the context of the running fiber until it is changed back: for regions that nothing can leave early. */
+export const setContext = (context: Context.Context<never>): Effect.Effect<void> =>
+  FiberRef.set(FiberRef.currentContext, context)

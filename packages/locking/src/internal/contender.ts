@@ -48,9 +48,11 @@ interface Contest extends calls.Joiner {
   readonly request: Request
   readonly records: ReadonlyArray<KeyRecord>
   readonly restore: calls.Restore
-  readonly contention: Contention
   readonly activity: Activity
+  contention: Contention | undefined
   token: string
+  /** Its first attempt over the network has no answer yet. */
+  attempting: boolean
   /** `arm` was called, so the store may know of us. */
   interested: boolean
   armed: boolean
@@ -69,21 +71,16 @@ export const contend = (
   restore: calls.Restore
 ): Contending =>
   Effect.suspend(() => {
+    const { remote } = core.driver.capabilities
     const contest: Contest = {
       core,
       request,
       records: owned,
       restore,
-      contention: core.driver.contend({
-        keys: request.keys,
-        mode: request.call.mode,
-        ttl: Duration.millis(request.call.ttl),
-        fair: false,
-        waiting: request.waiting,
-        holder: { session: core.settings.session, metadata: request.call.metadata }
-      }),
       activity: { kind: "acquire", end: () => contest.resume?.(), abort: () => {} },
+      contention: undefined,
       token: nextToken(core),
+      attempting: remote,
       interested: false,
       armed: false,
       woken: false,
@@ -91,40 +88,54 @@ export const contend = (
       mayActUntil: -Infinity,
       resume: undefined
     }
-    begin(core, contest.activity)
-    if (core.driver.capabilities.remote) waiting.add(core, request)
+    // what stays in the process has its answer before anybody could close the layer
+    if (remote) {
+      core.attempting++
+      begin(core, contest.activity)
+    }
     if (!request.standBack) return attempt(contest)
     sometimes("stood back")
     return Effect.zipRight(arm(contest), pause(contest))
   })
 
-const attempt = (contest: Contest): Contending =>
-  Effect.suspend(() => {
-    const { contention, core, request } = contest
-    if (core.closed) return lose(contest, closed(core))
-    const start = core.timer.now()
-    const limit = limitOf(contest, start)
-    const mayActUntil = contest.mayActUntil
-    contest.woken = false
-    contest.mayActUntil = start + limit
-    const call = contention.attempt({ token: contest.token, left: Duration.millis(limit) })
-    return Effect.flatMap(ask(contest, call, start + limit), (exit) => {
-      if (exit === undefined) {
-        request.last = "no answer"
-        sometimes("acquire outcome unknown")
-        return again(contest)
-      }
-      if (Exit.isFailure(exit)) {
-        const error = failureOf(exit)
-        request.last = error
-        if (error.executed === "no") contest.mayActUntil = mayActUntil
-        else sometimes("acquire outcome unknown")
-        return again(contest)
-      }
-      contest.mayActUntil = mayActUntil
-      return exit.value._tag === "Grant" ? win(contest, exit.value, start) : busy(contest, exit.value)
-    })
+const contentionOf = (contest: Contest): Contention => {
+  const { core, request } = contest
+  return contest.contention ??= core.driver.contend({
+    keys: request.keys,
+    mode: request.call.mode,
+    ttl: Duration.millis(request.call.ttl),
+    fair: false,
+    waiting: request.waiting,
+    holder: { session: core.settings.session, metadata: request.call.metadata }
   })
+}
+
+const attempt = (contest: Contest): Contending => {
+  const { core, request } = contest
+  if (core.closed) return lose(contest, closed(core))
+  const start = core.timer.now()
+  const limit = limitOf(contest, start)
+  const mayActUntil = contest.mayActUntil
+  contest.woken = false
+  contest.mayActUntil = start + limit
+  const call = () => contentionOf(contest).attempt({ token: contest.token, left: Duration.millis(limit) })
+  return Effect.flatMap(ask(contest, call, start + limit), (exit) => {
+    if (exit === undefined) {
+      request.last = "no answer"
+      sometimes("acquire outcome unknown")
+      return again(contest)
+    }
+    if (Exit.isFailure(exit)) {
+      const error = failureOf(exit)
+      request.last = error
+      if (error.executed === "no") contest.mayActUntil = mayActUntil
+      else sometimes("acquire outcome unknown")
+      return again(contest)
+    }
+    contest.mayActUntil = mayActUntil
+    return exit.value._tag === "Grant" ? win(contest, exit.value, start) : busy(contest, exit.value)
+  })
+}
 
 /** One deadline bounds everything; a single attempt has its own limit only. */
 const limitOf = ({ request }: Contest, now: number): number =>
@@ -133,7 +144,7 @@ const limitOf = ({ request }: Contest, now: number): number =>
     : request.call.attemptTimeout
 
 /** A call that stays in the process cannot be interrupted, so it needs no guard. */
-const ask = <A, E>(contest: Contest, call: Effect.Effect<A, E>, until: number) =>
+const ask = <A, E>(contest: Contest, call: () => Effect.Effect<A, E>, until: number) =>
   contest.core.driver.capabilities.remote
     ? Effect.onInterrupt(
       calls.ask(contest.core, call, until, contest.restore, contest),
@@ -161,7 +172,7 @@ const win = (contest: Contest, grant: Grant, start: number): Contending => {
   }
   if (now >= request.deadline) sometimes("grant beats time-out")
   if (contest.armed && !contest.woken && contest.idle > 0) sometimes("poll cured a lost note")
-  const held = grants.adopt(core, grant, start, request, contest.records, contest.mayActUntil)
+  const held = grants.adopt(core, grant, start, request, contest.records, now, contest.mayActUntil)
   leave(contest)
   return Effect.succeed(held)
 }
@@ -176,6 +187,8 @@ const busy = (contest: Contest, answer: Busy): Contending => {
       new LockError.QueueFull({ backend: core.settings.backend, limit: core.settings.maxWaiters })
     )
   }
+  hasAnswer(contest)
+  if (!core.driver.capabilities.remote) begin(core, contest.activity)
   waiting.add(core, request)
   if (contest.armed) return contest.woken ? attempt(contest) : pause(contest)
   // subscribe, then try, then sleep: only a try after the subscription may rely on it
@@ -192,12 +205,12 @@ const arm = (contest: Contest): Effect.Effect<void> =>
   Effect.suspend(() => {
     const now = contest.core.timer.now()
     contest.interested = true
-    const call = contest.contention.arm(() => {
+    const wake = () => {
       contest.woken = true
       contest.idle = 0
       contest.resume?.()
-    })
-    return Effect.map(ask(contest, call, now + limitOf(contest, now)), (exit) => {
+    }
+    return Effect.map(ask(contest, () => contentionOf(contest).arm(wake), now + limitOf(contest, now)), (exit) => {
       contest.armed = exit !== undefined && Exit.isSuccess(exit)
     })
   })
@@ -287,12 +300,18 @@ const quit = (contest: Contest): void => {
   for (const record of contest.records) records.stepDown(core, record, request)
 }
 
+const hasAnswer = (contest: Contest): void => {
+  if (!contest.attempting) return
+  contest.attempting = false
+  contest.core.attempting--
+}
+
 const leave = (contest: Contest): void => {
   const { core, request } = contest
+  hasAnswer(contest)
   finish(core, contest.activity)
   waiting.remove(core, request)
   if (!contest.interested) return
-  const now = core.timer.now()
-  const until = now + request.call.attemptTimeout
-  grants.background(core, calls.ask(core, contest.contention.withdraw, until, calls.noRestore))
+  const withdraw = () => contentionOf(contest).withdraw
+  grants.background(core, calls.askFreely(core, withdraw, request.call.attemptTimeout))
 }

@@ -36,7 +36,10 @@ export interface Core {
   readonly holds: Set<Hold>
   /** What the close of the layer ends and waits for. */
   readonly activities: Set<Activity>
+  /** Callers who wait for somebody else's release. */
   readonly waiters: Set<Request>
+  /** Callers whose first attempt is on its way over the network. */
+  attempting: number
   /** Tokens are the prefix, unique per layer, and a count. */
   readonly tokenPrefix: string
   tokens: number
@@ -97,7 +100,12 @@ export interface Waiter {
 export interface Call<A, E> {
   readonly fiber: RuntimeFiber<A, E>
   exit: Exit.Exit<A, E> | undefined
-  readonly onExit: Set<() => void>
+  onExit: (() => void) | undefined
+}
+
+/** A renewal on its way to the store, until its answer is in the books. */
+export interface RenewalUnderWay {
+  readonly onDone: Array<() => void>
 }
 
 export interface HeldGrant {
@@ -108,7 +116,6 @@ export interface HeldGrant {
   readonly call: CallOptions
   readonly records: ReadonlyArray<KeyRecord>
   readonly holds: Set<Hold>
-  readonly grantedAt: number
   trust: Trust
   /** Numbers of the block in use. */
   fencesUsed: number
@@ -119,8 +126,7 @@ export interface HeldGrant {
   yielding: boolean
   /** Renewals that the store has answered with yes. */
   confirmations: number
-  /** The renewal on its way. */
-  renewal: Call<unknown, unknown> | undefined
+  renewal: RenewalUnderWay | undefined
   trustDeadline: Deadline | undefined
   renewDeadline: Deadline | undefined
   /** Until when an attempt that was never answered may still act at the store. */
@@ -144,8 +150,10 @@ export interface Hold {
   readonly grantedAt: number
   readonly acquiredAt: number
   readonly waited: number
-  /** The hold that this one joined by re-entry, and its turn among those who did. */
+  /** The hold that this one joined by re-entry. */
   readonly joined: Joined | undefined
+  /** Those who join this one enter one at a time. */
+  turns: KeyRecord | undefined
   state: "held" | "lost" | "released"
   reason: LeaseLostReason | undefined
   lostAt: number

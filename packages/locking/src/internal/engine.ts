@@ -15,7 +15,7 @@ import type { AcquireOptions, LockingOptions } from "../LockOptions.js"
 import { acquire } from "./acquire.js"
 import * as calls from "./calls.js"
 import * as claims from "./claims.js"
-import { contextOf, forker, interruptNow, type RuntimeFiber, withFiber } from "./compat.js"
+import { contextOf, forker, interruptNow, type RuntimeFiber, setContext, withFiber } from "./compat.js"
 import type { Core, Hold, Request } from "./core.js"
 import { Entropy } from "./entropy.js"
 import * as events from "./events.js"
@@ -23,7 +23,7 @@ import * as grants from "./grants.js"
 import * as instruments from "./instruments.js"
 import { resolveKey, resolveKeys } from "./keys.js"
 import { leasesOf } from "./lease.js"
-import { defaultCall, parseCall, parseLayer } from "./options.js"
+import { defaultCall, parseCall, parseLayer, parseTry } from "./options.js"
 import * as release from "./release.js"
 import { log, refuse } from "./report.js"
 import * as section from "./section.js"
@@ -65,6 +65,7 @@ export const make = (
       holds: new Set(),
       activities: new Set(),
       waiters: new Set(),
+      attempting: 0,
       tokenPrefix: `${identity}.`,
       tokens: 0,
       renewalTrouble: 0,
@@ -104,7 +105,8 @@ const prepare = (
   options: AcquireOptions | undefined,
   mayWait: boolean
 ): Request | LockError.InvalidOptions | LockError.InvalidKey => {
-  const call = parseCall(options, core.settings, core.defaults, core.driver.capabilities)
+  const parse = mayWait ? parseCall : parseTry
+  const call = parse(options, core.settings, core.defaults, core.driver.capabilities)
   if (call instanceof LockError.InvalidOptions) return call
   const tenant = Context.get(contextOf(fiber), LockKey.Tenant)
   const keys = Array.isArray(input)
@@ -140,7 +142,7 @@ export const use = <A, E, R>(
     if (request.keys.length === 0) return body([])
     const claim = claims.of(fiber)
     return Effect.uninterruptibleMask((restore) =>
-      Effect.flatMap(acquire(core, request, claim, restore), (holds) => under(core, holds, claim, body, restore))
+      Effect.flatMap(acquire(core, request, claim, restore), (holds) => under(core, holds, fiber, body, restore))
     )
   })
 
@@ -159,7 +161,7 @@ export const useIfAvailable = <A, E, R>(
       Effect.flatMap(
         ifAvailable(acquire(core, request, claim, restore)),
         (holds): Effect.Effect<Option.Option<A>, E | LockError.LeaseLost, R> =>
-          holds === undefined ? Effect.succeedNone : Effect.asSome(under(core, holds, claim, body, restore))
+          holds === undefined ? Effect.succeedNone : Effect.asSome(under(core, holds, fiber, body, restore))
       )
     )
   })
@@ -175,14 +177,24 @@ const ifAvailable = (
 const under = <A, E, R>(
   core: Core,
   holds: ReadonlyArray<Hold>,
-  parent: claims.Claim | undefined,
+  fiber: RuntimeFiber<any, any>,
   body: Body<A, E, R>,
   restore: calls.Restore
 ): Effect.Effect<A, E | LockError.LeaseLost, R> => {
-  const leases = leasesOf(holds)
-  const claim = claims.make(parent, holds, leases)
-  const guarded = Effect.provideService(Effect.suspend(() => body(leases)), claims.ClaimRef, claim)
-  return Effect.flatMap(section.run(core, holds, guarded, restore), (exit) => {
+  const context = contextOf(fiber)
+  const claim: claims.Claim = {
+    parent: Context.get(context, claims.ClaimRef),
+    holds,
+    leases: leasesOf(holds),
+    over: false
+  }
+  const section_ = section.run(core, holds, Effect.suspend(() => body(claim.leases)), restore)
+  // nothing leaves this region early, so the context needs no finalizer to come back
+  const inContext = Effect.zipLeft(
+    Effect.zipRight(setContext(Context.add(context, claims.ClaimRef, claim) as any), section_),
+    setContext(context)
+  )
+  return Effect.flatMap(inContext, (exit) => {
     claim.over = true
     return Effect.flatMap(release.endAll(holds), () => exit)
   })
@@ -232,16 +244,18 @@ export const admin = <A>(
 ): Effect.Effect<A, AdminError> =>
   Effect.suspend((): Effect.Effect<A, AdminError> => {
     if (core.closed) return Effect.fail(new LockError.LockingClosed({ backend: core.settings.backend }))
-    const until = core.timer.now() + core.defaults.attemptTimeout
-    return Effect.flatMap(calls.ask(core, question, until, calls.noRestore), (exit): Effect.Effect<A, AdminError> => {
-      if (exit !== undefined && Exit.isSuccess(exit)) return Effect.succeed(exit.value)
-      const error = exit !== undefined && exit.cause._tag === "Fail" ? exit.cause.error : undefined
-      return Effect.fail(
-        error?.executed === "no"
-          ? providerFailed(core, error)
-          : new LockError.OutcomeUnknown({ backend: core.settings.backend, cause: error?.cause ?? error })
-      )
-    })
+    return Effect.flatMap(
+      calls.askFreely(core, () => question, core.defaults.attemptTimeout),
+      (exit): Effect.Effect<A, AdminError> => {
+        if (exit !== undefined && Exit.isSuccess(exit)) return Effect.succeed(exit.value)
+        const error = exit !== undefined && exit.cause._tag === "Fail" ? exit.cause.error : undefined
+        return Effect.fail(
+          error?.executed === "no"
+            ? providerFailed(core, error)
+            : new LockError.OutcomeUnknown({ backend: core.settings.backend, cause: error?.cause ?? error })
+        )
+      }
+    )
   })
 
 /** The key that an administrator names. */

@@ -19,6 +19,7 @@ import {
   type HeldGrant,
   type Hold,
   type KeyRecord,
+  type RenewalUnderWay,
   type Request
 } from "./core.js"
 import * as holds from "./hold.js"
@@ -36,6 +37,7 @@ export const adopt = (
   attemptStart: number,
   request: Request,
   owned: ReadonlyArray<KeyRecord>,
+  now: number,
   unansweredUntil: number
 ): HeldGrant => {
   const ttl = Duration.toMillis(grant.ttl)
@@ -46,11 +48,10 @@ export const adopt = (
     call: request.call,
     records: owned,
     holds: new Set(),
-    grantedAt: core.timer.now(),
     trust: trust.granted(attemptStart, ttl),
     fencesUsed: 0,
     handovers: 0,
-    handoversSince: core.timer.now(),
+    handoversSince: now,
     yielding: false,
     confirmations: 0,
     renewal: undefined,
@@ -110,31 +111,32 @@ const renewDue = (core: Core): void => {
   if (batch.length > 0) core.fork(renew(core, batch))
 }
 
-/** Confirms grants; never takes one back. */
+/** Confirms grants; never takes one back. Ends within the limit of an attempt. */
 const renew = (core: Core, batch: ReadonlyArray<HeldGrant>): Effect.Effect<void> =>
-  Effect.suspend(() => {
+  Effect.uninterruptible(Effect.suspend(() => {
     const start = core.timer.now()
     const limit = Math.min(...batch.map((held) => held.call.attemptTimeout))
-    const call = calls.start(core, core.driver.renew(batch.map((held) => held.grant)))
+    const underWay: RenewalUnderWay = { onDone: [] }
     for (const held of batch) {
       core.timer.cancel(held.renewDeadline)
-      held.renewal = call
+      held.renewal = underWay
     }
-    return Effect.flatMap(calls.join(core, call, start + limit, calls.noRestore), (exit) =>
-      Effect.map(Random.next, (jitter) => {
-        const answers = exit !== undefined && Exit.isSuccess(exit) ? exit.value : []
-        batch.forEach((held, i) => {
-          held.renewal = undefined
-          answered(core, held, start, answers[i] ?? { _tag: "Unknown" }, jitter)
+    const call = () => core.driver.renew(batch.map((held) => held.grant))
+    return Effect.flatMap(
+      calls.ask(core, call, start + limit, calls.noRestore),
+      (exit) =>
+        Effect.map(Random.next, (jitter) => {
+          const answers = exit !== undefined && Exit.isSuccess(exit) ? exit.value : []
+          const answerTo = (i: number): Renewal => answers[i] ?? { _tag: "Unknown" }
+          batch.forEach((held, i) => {
+            held.renewal = undefined
+            answered(core, held, start, answerTo(i), jitter)
+          })
+          trouble(core, batch.filter((_, i) => answerTo(i)._tag === "Unknown").length)
+          for (const tell of underWay.onDone) tell()
         })
-        trouble(
-          core,
-          batch.filter((_, i) =>
-            (answers[i] ?? { _tag: "Unknown" })._tag === "Unknown"
-          ).length
-        )
-      }))
-  })
+    )
+  }))
 
 const answered = (core: Core, held: HeldGrant, start: number, answer: Renewal, jitter: number): void => {
   if (held.trust._tag !== "Held") return
@@ -186,28 +188,24 @@ export const renewAll = (core: Core): void => {
   if (batch.length > 0) core.fork(renew(core, batch))
 }
 
-/**
- * Renews one grant now, in a fiber of the layer: an interrupted caller must not leave a renewal that nobody finishes.
- * Ends when the store has answered or its time is over.
- */
-const renewOne = (core: Core, held: HeldGrant): Effect.Effect<void> =>
+/** Ends when the renewal that is on its way is in the books. */
+export const renewalEnded = ({ renewal }: HeldGrant): Effect.Effect<void> =>
   Effect.async((resume) => {
-    const fiber = core.fork(renew(core, [held]))
-    fiber.addObserver(() => resume(Effect.void))
+    if (renewal === undefined) resume(Effect.void)
+    else renewal.onDone.push(() => resume(Effect.void))
   })
 
-const renewalUnderWay = (held: HeldGrant): Effect.Effect<void> | undefined => {
-  const { renewal } = held
-  return renewal === undefined
-    ? undefined
-    : calls.ended(renewal)
-}
+/**
+ * Renews one grant now, in a fiber of the layer: an interrupted caller must not leave a renewal that nobody finishes.
+ */
+const renewOne = (core: Core, held: HeldGrant): Effect.Effect<void> =>
+  Effect.async((resume) => core.fork(renew(core, [held])).addObserver(() => resume(Effect.void)))
 
 /** Asks the store whether others wait, so that `yielding` can be believed. No answer counts as yes. */
 export const confirm = (core: Core, held: HeldGrant): Effect.Effect<void> =>
   Effect.suspend(() => {
     const confirmations = held.confirmations
-    return Effect.map(renewalUnderWay(held) ?? renewOne(core, held), () => {
+    return Effect.map(held.renewal === undefined ? renewOne(core, held) : renewalEnded(held), () => {
       if (held.confirmations === confirmations) held.yielding = true
     })
   })
@@ -217,8 +215,7 @@ export const renewNow = (hold: Hold): Effect.Effect<void, LeaseLost> =>
   Effect.suspend(() => {
     const { core, held } = hold
     if (hold.state !== "held") return Effect.fail(leaseLost(hold))
-    const before = renewalUnderWay(held)
-    if (before !== undefined) return Effect.zipRight(before, renewNow(hold))
+    if (held.renewal !== undefined) return Effect.zipRight(renewalEnded(held), renewNow(hold))
     const start = core.timer.now()
     const confirmations = held.confirmations
     return Effect.flatMap(renewOne(core, held), () => {
@@ -274,7 +271,7 @@ export const abandon = (core: Core, claim: Claim, lastAct: number, lapsesAt: num
     Effect.suspend(() => {
       const start = core.timer.now()
       return Effect.flatMap(
-        calls.ask(core, core.driver.release(claim), start + core.defaults.attemptTimeout, calls.noRestore),
+        calls.askFreely(core, () => core.driver.release(claim), core.defaults.attemptTimeout),
         (exit) => {
           const now = core.timer.now()
           if (exit !== undefined && Exit.isSuccess(exit)) {

@@ -14,15 +14,23 @@ import { keyHash, leaseLost, logNow } from "./report.js"
 /** How long a section may take to end after its loss before somebody is told that it still runs. */
 const overrunPatience = 1000
 
-const fencesFor = (held: HeldGrant, joined: Joined | undefined): ReadonlyArray<bigint> => {
-  if (joined !== undefined) return joined.hold.fences
+const fencesFor = (held: HeldGrant, request: Request, joined: Joined | undefined): ReadonlyArray<bigint> => {
+  if (joined !== undefined) {
+    const { fences, keys } = joined.hold
+    return request.keys.map((key) => fences[keys.findIndex((_) => _.id === key.id)]!)
+  }
   // a reader's number is for diagnosis, so readers beyond the block share its first one
   const offset = held.fencesUsed < held.grant.block ? held.fencesUsed++ : 0
   return offset === 0 ? held.grant.fences : held.grant.fences.map((fence) => fence + BigInt(offset))
 }
 
-export const open = (core: Core, held: HeldGrant, request: Request, joined?: Joined): Hold => {
-  const now = core.timer.now()
+export const open = (
+  core: Core,
+  held: HeldGrant,
+  request: Request,
+  now: number,
+  joined?: Joined | undefined
+): Hold => {
   const { call } = request
   // one that is not renewed ends with the trust it came with, or counts its own time beside readers who are renewed
   const ownEnd = call.autoRenew || joined !== undefined || held.trust._tag !== "Held"
@@ -34,12 +42,13 @@ export const open = (core: Core, held: HeldGrant, request: Request, joined?: Joi
     core,
     held,
     keys: request.keys,
-    fences: fencesFor(held, joined),
+    fences: fencesFor(held, request, joined),
     call,
     grantedAt: now,
     acquiredAt: core.timer.wallNow(),
     waited: now - request.startedAt,
     joined,
+    turns: undefined,
     state: "held",
     reason: undefined,
     lostAt: 0,
@@ -139,12 +148,11 @@ export const overran = (hold: Hold, ended: boolean): void => {
 }
 
 /** Takes the hold off its grant. Whether it was still held. */
-export const close = (hold: Hold): boolean => {
+export const close = (hold: Hold, now: number): boolean => {
   const { core } = hold
   settleDeadlines(hold)
   hold.held.holds.delete(hold)
   core.holds.delete(hold)
-  const now = core.timer.now()
   core.instruments.leases(core.holds.size)
   core.instruments.hold((now - hold.grantedAt) / 1000)
   const wasHeld = hold.state === "held"

@@ -3,21 +3,27 @@
  */
 import * as Metric from "effect/Metric"
 import * as MetricBoundaries from "effect/MetricBoundaries"
+import * as MetricKey from "effect/MetricKey"
+import type * as MetricKeyType from "effect/MetricKeyType"
+import * as MetricLabel from "effect/MetricLabel"
 import type { LeaseLostReason } from "../LockError.js"
 
 const seconds = MetricBoundaries.fromIterable([0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300])
 
 const counter = (name: string, description: string) =>
-  Metric.counter(`effect_locking_${name}`, { description, incremental: true })
+  MetricKey.counter(`effect_locking_${name}`, { description, incremental: true })
+
+const gauge = (name: string, description: string) => MetricKey.gauge(`effect_locking_${name}`, { description })
 
 const acquires = counter("acquires_total", "Calls by outcome")
-const waits = Metric.histogram("effect_locking_wait_seconds", seconds, "From the call to the grant")
-const holds = Metric.histogram("effect_locking_hold_seconds", seconds, "From the grant to its end")
-const leases = Metric.gauge("effect_locking_leases", { description: "Leases held now" })
-const waiters = Metric.gauge("effect_locking_waiters", { description: "Callers waiting now" })
-const oldest = Metric.gauge("effect_locking_oldest_wait_seconds", {
-  description: "How long the longest waiting caller had waited when the number of waiters last changed"
-})
+const waits = MetricKey.histogram("effect_locking_wait_seconds", seconds, "From the call to the grant")
+const holds = MetricKey.histogram("effect_locking_hold_seconds", seconds, "From the grant to its end")
+const leases = gauge("leases", "Leases held now")
+const waiters = gauge("waiters", "Callers waiting now")
+const oldest = gauge(
+  "oldest_wait_seconds",
+  "How long the longest waiting caller had waited when the number of waiters last changed"
+)
 const renewals = counter("renewals_total", "Renewals by outcome")
 const losses = counter("leases_lost_total", "Leases lost by reason")
 const overruns = counter("overruns_total", "Sections that went on after their lease had ended")
@@ -50,6 +56,8 @@ const reasons: ReadonlyArray<LeaseLostReason> = [
   "closed"
 ]
 
+const none: ReadonlyArray<MetricLabel.MetricLabel> = []
+
 type Update = (value: number) => void
 
 export interface Instruments {
@@ -67,18 +75,25 @@ export interface Instruments {
 }
 
 export const make = (backend: string): Instruments => {
-  const bind = <Type>(metric: Metric.Metric<Type, number, any>, zero: number | undefined): Update => {
-    const tagged = Metric.tagged(metric, "backend", backend)
-    if (zero === undefined) tagged.unsafeValue([])
-    else tagged.unsafeUpdate(zero, [])
-    return (value) => tagged.unsafeUpdate(value, [])
+  // labels go into the key once: a metric that is tagged later joins its labels anew at every update
+  const bind = <Type extends MetricKeyType.MetricKeyType<any, any>>(
+    key: MetricKey.MetricKey<Type>,
+    zero: number | undefined,
+    ...labels: ReadonlyArray<MetricLabel.MetricLabel>
+  ): Update => {
+    const metric = Metric.fromMetricKey(
+      MetricKey.taggedWithLabels(key, [MetricLabel.make("backend", backend), ...labels])
+    )
+    if (zero === undefined) metric.unsafeValue(none)
+    else metric.unsafeUpdate(zero as any, none)
+    return (value) => metric.unsafeUpdate(value as any, none)
   }
   const each = <K extends string>(
-    metric: Metric.Metric<any, number, any>,
+    key: MetricKey.MetricKey.Counter<number>,
     label: string,
     names: ReadonlyArray<K>
   ): Record<K, Update> =>
-    Object.fromEntries(names.map((name) => [name, bind(Metric.tagged(metric, label, name), 0)])) as Record<K, Update>
+    Object.fromEntries(names.map((name) => [name, bind(key, 0, MetricLabel.make(label, name))])) as Record<K, Update>
   return {
     acquired: each(acquires, "outcome", outcomes),
     wait: bind(waits, undefined),

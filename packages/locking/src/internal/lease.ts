@@ -3,6 +3,7 @@
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import { NodeInspectSymbol } from "effect/Inspectable"
 import { type Lease, TypeId } from "../Lease.js"
 import * as claims from "./claims.js"
 import { withFiber } from "./compat.js"
@@ -63,7 +64,8 @@ class LeaseImpl implements Lease<any> {
   }
   provide<A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> {
     return withFiber((fiber) => {
-      const claim = claims.make(claims.of(fiber), this.together, leasesOf(this.together))
+      const { together } = this
+      const claim: claims.Claim = { parent: claims.of(fiber), holds: together, leases: leasesOf(together), over: false }
       return Effect.ensuring(
         Effect.provideService(effect, claims.ClaimRef, claim),
         Effect.sync(() => {
@@ -71,6 +73,9 @@ class LeaseImpl implements Lease<any> {
         })
       )
     })
+  }
+  [NodeInspectSymbol]() {
+    return this.toJSON()
   }
   toJSON() {
     return { _id: "Lease", backend: this.backend, mode: this.mode, fence: String(this.fence) }

@@ -21,10 +21,17 @@ import { isFresh } from "./pure/trust.js"
 /** Leases handed on in a row take at most this long, whatever their number. */
 const handoverSpan = 50
 
-export const get = (core: Core, id: string): KeyRecord | undefined => core.records.get(id)
+/** A record that no key has: for those who join one hold. */
+export const apart = (id = ""): KeyRecord => ({
+  id,
+  queue: new Fifo(),
+  grant: undefined,
+  contender: undefined,
+  releasing: false
+})
 
 export const make = (core: Core, id: string): KeyRecord => {
-  const record: KeyRecord = { id, queue: new Fifo(), grant: undefined, contender: undefined, releasing: false }
+  const record = apart(id)
   core.records.set(id, record)
   return record
 }
@@ -53,27 +60,39 @@ export const mayInherit = (core: Core, held: HeldGrant, request: Request): boole
 
 const share = (core: Core, held: HeldGrant, request: Request): Hold => {
   held.handovers++
-  return holds.open(core, held, request)
+  return holds.open(core, held, request, core.timer.now())
 }
 
-/** The request comes to the key: its turn at the store, a hold, or `undefined` for "not now". */
-export const enter = (core: Core, record: KeyRecord, request: Request): "turn" | Hold | undefined => {
+/**
+ * The request comes to the key: its turn at the store, the turn to ask whether more readers may join, a hold, or
+ * `undefined` for "not now".
+ */
+export const enter = (core: Core, record: KeyRecord, request: Request): "turn" | "ask" | Hold | undefined => {
   if (isFree(record)) {
     record.contender = request
     return "turn"
   }
   const held = record.grant
-  if (
-    held !== undefined && record.queue.first === undefined && record.contender === undefined &&
-    mayJoin(core, held, request) === true
-  ) {
-    sometimes("reader joined")
-    return share(core, held, request)
+  if (held === undefined || record.queue.first !== undefined || record.contender !== undefined) return undefined
+  const join = mayJoin(core, held, request)
+  if (join === false) return undefined
+  if (join === "ask") {
+    record.contender = request
+    return join
   }
-  return undefined
+  sometimes("reader joined")
+  return share(core, held, request)
 }
 
-export const queue = (core: Core, record: KeyRecord, request: Request): Waiter => {
+/** The store was asked: a reader joins if it may, and is no contender any more. */
+export const joinIfAllowed = (core: Core, record: KeyRecord, request: Request): Hold | undefined => {
+  record.contender = undefined
+  const held = record.grant
+  return held !== undefined && mayJoin(core, held, request) === true ? share(core, held, request) : undefined
+}
+
+/** Queues a request, at the head if it was there already. */
+export const queue = (core: Core, record: KeyRecord, request: Request, atHead: boolean): Waiter => {
   const waiter: Waiter = {
     request,
     record,
@@ -83,18 +102,14 @@ export const queue = (core: Core, record: KeyRecord, request: Request): Waiter =
     signal: undefined,
     resume: undefined
   }
-  waiter.member = record.queue.push(waiter)
-  park(core, waiter)
-  return waiter
-}
-
-const park = (core: Core, waiter: Waiter): void => {
   begin(core, waiter.activity)
-  waiter.deadline = core.timer.add(waiter.request.deadline, () => {
+  waiter.member = atHead ? record.queue.pushFirst(waiter) : record.queue.push(waiter)
+  waiter.deadline = core.timer.add(request.deadline, () => {
     if (!signal(core, waiter, "timeout")) return
     sometimes("time-out while queued")
-    settle(core, waiter.record)
+    settle(core, record)
   })
+  return waiter
 }
 
 /** Wakes a waiter, once: whoever comes first decides. */
@@ -106,13 +121,6 @@ export const signal = (core: Core, waiter: Waiter, value: Signal): boolean => {
   finish(core, waiter.activity)
   waiter.resume?.()
   return true
-}
-
-/** Puts a reader back to the head: the store said that others wait. */
-export const requeue = (core: Core, waiter: Waiter): void => {
-  waiter.signal = undefined
-  waiter.member = waiter.record.queue.pushFirst(waiter)
-  park(core, waiter)
 }
 
 /** Something changed at the key: serves the head of the queue, and drops a record that nobody uses. */

@@ -21,36 +21,41 @@ export const end = (hold: Hold): Effect.Effect<boolean> =>
   Effect.suspend(() => {
     if (hold.state === "released") return Effect.succeed(false)
     const { core, held } = hold
-    const gaveUp = holds.close(hold)
+    const now = core.timer.now()
+    const gaveUp = holds.close(hold, now)
     if (hold.joined !== undefined) records.stepDown(core, hold.joined.turns, hold.joined.request)
     if (held.holds.size > 0) return Effect.succeed(gaveUp)
     if (held.trust._tag !== "Held") {
-      if (held.giveBack) grants.abandon(core, held.grant, held.unansweredUntil, core.timer.now() + held.ttl)
+      if (held.giveBack) grants.abandon(core, held.grant, held.unansweredUntil, now + held.ttl)
       return Effect.succeed(gaveUp)
     }
-    if (!trust.isTrusted(held.trust, core.timer.now())) {
+    if (!trust.isTrusted(held.trust, now)) {
       grants.lose(core, held, "expired")
       return Effect.succeed(false)
     }
     if (held.records.length === 1 && records.handOver(core, held)) return Effect.succeed(gaveUp)
-    return Effect.as(giveBack(core, held), gaveUp)
+    return giveBack(core, held, gaveUp, now)
   })
 
-export const endAll = (all: ReadonlyArray<Hold>): Effect.Effect<void> =>
-  all.length === 1 ? Effect.asVoid(end(all[0]!)) : Effect.forEach(all, end, { discard: true })
+export const endAll = (all: ReadonlyArray<Hold>): Effect.Effect<unknown> =>
+  all.length === 1 ? end(all[0]!) : Effect.forEach(all, end, { discard: true })
 
-const giveBack = (core: Core, held: HeldGrant): Effect.Effect<void> => {
+const giveBack = <A>(core: Core, held: HeldGrant, answer: A, now: number): Effect.Effect<A> => {
   const lapsesAt = held.trust._tag === "Held" ? held.trust.until + trust.margin(held.ttl) : 0
   held.trust = trust.released
   grants.detach(core, held)
   for (const record of held.records) record.releasing = true
-  const release = core.driver.release(held.grant)
-  const renewal = held.renewal
   // a release and a renewal never cross
-  const ordered = renewal === undefined ? release : Effect.zipRight(calls.ended(renewal), release)
+  const release = () =>
+    held.renewal === undefined
+      ? core.driver.release(held.grant)
+      : Effect.zipRight(grants.renewalEnded(held), Effect.suspend(() => core.driver.release(held.grant)))
   return Effect.map(
-    calls.ask(core, ordered, core.timer.now() + held.call.attemptTimeout, calls.noRestore),
-    (exit) => released(core, held, exit, lapsesAt)
+    calls.ask(core, release, now + held.call.attemptTimeout, calls.noRestore),
+    (exit) => {
+      released(core, held, exit, lapsesAt)
+      return answer
+    }
   )
 }
 

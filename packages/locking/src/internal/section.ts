@@ -8,7 +8,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type { LeaseLost } from "../LockError.js"
 import type { Restore } from "./calls.js"
-import { fork, interruptNow, isInterrupted, type RuntimeFiber, withFiber } from "./compat.js"
+import { fork, inheritFrom, interruptNow, isInterrupted, type RuntimeFiber, stateOf, withFiber } from "./compat.js"
 import { type Activity, begin, type Core, finish, type Hold } from "./core.js"
 import * as holds from "./hold.js"
 import { sometimes } from "./probes.js"
@@ -24,35 +24,43 @@ export const run = <A, E, R>(
   body: Effect.Effect<A, E, R>,
   restore: Restore
 ): Effect.Effect<Exit.Exit<A, E | LeaseLost>, never, R> =>
-  Effect.flatMap(fork(restore(body)), (child) =>
-    withFiber((parent) => {
-      const interrupt = () => interruptNow(child)
-      const activity: Activity = {
-        kind: "section",
-        end: () => {
-          for (const hold of under) holds.lose(hold, "closed")
-        },
-        abort: () => {}
-      }
-      begin(core, activity)
-      for (const hold of under) {
-        if (hold.state === "lost") {
-          sometimes("lost before the body started")
-          interrupt()
+  Effect.suspend(() => {
+    let stateBefore: unknown
+    const section = withFiber<A, E, R>((child) => {
+      stateBefore = stateOf(child)
+      return restore(body)
+    })
+    return Effect.flatMap(fork(section), (child) =>
+      withFiber((parent) => {
+        const interrupt = () => interruptNow(child)
+        const activity: Activity = {
+          kind: "section",
+          end: () => {
+            for (const hold of under) holds.lose(hold, "closed")
+          },
+          abort: () => {}
         }
-        hold.onLost.add(interrupt)
-      }
-      // an interrupt that came before the fork is not passed on to children by itself
-      if (isInterrupted(parent)) interrupt()
-      return Effect.flatMap(
-        Effect.async<Exit.Exit<A, E>>((resume) => child.addObserver((exit) => resume(Effect.succeed(exit)))),
-        (exit) => {
-          for (const hold of under) hold.onLost.delete(interrupt)
-          finish(core, activity)
-          return Effect.as(child.inheritAll, judge(exit, under, parent))
+        begin(core, activity)
+        for (const hold of under) {
+          if (hold.state === "lost") {
+            sometimes("lost before the body started")
+            interrupt()
+          }
+          hold.onLost.add(interrupt)
         }
-      )
-    }))
+        // an interrupt that came before the fork is not passed on to children by itself
+        if (isInterrupted(parent)) interrupt()
+        return Effect.flatMap(
+          Effect.async<Exit.Exit<A, E>>((resume) => child.addObserver((exit) => resume(Effect.succeed(exit)))),
+          (exit) => {
+            for (const hold of under) hold.onLost.delete(interrupt)
+            finish(core, activity)
+            const judged = judge(exit, under, parent)
+            return stateOf(child) === stateBefore ? Effect.succeed(judged) : Effect.as(inheritFrom(child), judged)
+          }
+        )
+      }))
+  })
 
 const judge = <A, E>(
   exit: Exit.Exit<A, E>,
