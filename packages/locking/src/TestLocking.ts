@@ -396,7 +396,7 @@ export const heal: Effect.Effect<void, never, TestLocking> = change((store) => s
  * ```ts
  * import { assert, it } from "@effect/vitest"
  * import { Effect } from "effect"
- * import { Locking, TestLocking } from "effect-locking"
+ * import { TestLocking } from "effect-locking"
  *
  * it.effect("a holder that was killed keeps the key until its ttl is over", () =>
  *   Effect.gen(function*() {
