@@ -26,94 +26,39 @@ export const acquire = (
   request: Request,
   claim: claims.Claim | undefined,
   restore: Restore
-): Effect.Effect<ReadonlyArray<Hold>, Failure> =>
-  request.keys.length === 1
-    ? Effect.map(acquireOne(core, request, claim, restore), (hold) => [hold])
-    : request.call.mode === "exclusive"
-    ? Effect.map(acquireTogether(core, request, claim, restore), (hold) => [hold])
-    // readers share the grants of single keys with other readers here, so they take them one by one
-    : acquireInTurn(core, request, claim, restore)
-
-/** The order of turns in this process: the same for those who take several keys together and those who do not. */
-const inOrder = (core: Core, keys: Request["keys"]): ReadonlyArray<{ readonly id: string; readonly index: number }> => {
-  const turns = keys.map((key, index) => ({ id: exclusionId(core, key), index }))
-  return core.driver.exclusionId === undefined ? turns : turns.sort((a, b) => compareIds(a.id, b.id))
-}
-
-const acquireInTurn = (
-  core: Core,
-  request: Request,
-  claim: claims.Claim | undefined,
-  restore: Restore
-): Effect.Effect<ReadonlyArray<Hold>, Failure> =>
-  Effect.suspend(() => {
-    const order = inOrder(core, request.keys)
-    const taken: Array<Hold> = []
-    const takeNext: Effect.Effect<ReadonlyArray<Hold>, Failure> = Effect.suspend(() => {
-      if (taken.length === order.length) {
-        return Effect.succeed(request.keys.map((_, index) => taken[order.findIndex((turn) => turn.index === index)]!))
-      }
-      const keys = [request.keys[order[taken.length]!.index]!]
-      return Effect.flatMap(
-        Effect.onError(acquireOne(core, { ...request, keys }, claim, restore), () => release.endAll(taken)),
-        (hold) => {
-          taken.push(hold)
-          return takeNext
-        }
-      )
-    })
-    return takeNext
-  })
-
-const acquireTogether = (
-  core: Core,
-  request: Request,
-  claim: claims.Claim | undefined,
-  restore: Restore
-): Effect.Effect<Hold, Failure> =>
-  Effect.suspend(() => {
-    const inherited = inheritedBy(core, request, claim)
-    if (inherited !== undefined) {
-      return inherited === "reentry"
-        ? reentry(core, request)
-        : join(core, request, inherited, claim, restore)
-    }
-    const refused = admitted(core)
-    if (refused !== undefined) return refused
-    const ids = [...new Set(inOrder(core, request.keys).map(({ id }) => id))]
-    const owned: Array<KeyRecord> = []
-    const takeNext: Effect.Effect<Hold, Failure> = Effect.suspend(() => {
-      if (owned.length === ids.length) return win(core, request, owned, restore)
-      const record = recordOf(core, ids[owned.length]!)
-      if (record === undefined) return Effect.zipRight(stepDown, keyLimit(core))
-      return Effect.flatMap(Effect.onError(takeTurn(core, record, request, restore), () => stepDown), () => {
-        owned.push(record)
-        return takeNext
-      })
-    })
-    const stepDown = Effect.sync(() => {
-      for (const record of owned) records.stepDown(core, record, request)
-    })
-    return takeNext
-  })
-
-const acquireOne = (
-  core: Core,
-  request: Request,
-  claim: claims.Claim | undefined,
-  restore: Restore
 ): Effect.Effect<Hold, Failure> => {
-  const inherited = claim === undefined ? undefined : inheritedBy(core, request, claim)
-  if (inherited !== undefined) {
-    return inherited === "reentry"
-      ? reentry(core, request)
-      : join(core, request, inherited, claim, restore)
+  const inherited = inheritedBy(core, request, claim)
+  if (inherited === "reentry") {
+    return refuse(core, new LockError.LockReentry({ backend: core.settings.backend, keyHash: keyHash(request) }))
   }
-  const refused = admitted(core)
-  if (refused !== undefined) return refused
+  if (inherited !== undefined) return join(core, request, inherited, claim, restore)
+  if (core.closed) return refuse(core, new LockError.LockingClosed({ backend: core.settings.backend }))
+  if (core.driver.capabilities.remote && core.attempting + core.waiters.size > core.settings.maxWaiters) {
+    return queueFull(core)
+  }
+  if (request.keys.length > 1) return takeTogether(core, request, restore)
   const record = recordOf(core, exclusionId(core, request.keys[0]!))
   if (record === undefined) return keyLimit(core)
   return take(core, record, request, records.enter(core, record, request), restore)
+}
+
+/** The turns at all keys, in one order for everybody, then one contest for all of them. */
+const takeTogether = (core: Core, request: Request, restore: Restore): Effect.Effect<Hold, Failure> => {
+  const ids = [...new Set(request.keys.map((key) => exclusionId(core, key)))].sort(compareIds)
+  const owned: Array<KeyRecord> = []
+  const stepDown = Effect.sync(() => {
+    for (const record of owned) records.stepDown(core, record, request)
+  })
+  const takeNext: Effect.Effect<Hold, Failure> = Effect.suspend(() => {
+    if (owned.length === ids.length) return win(core, request, owned, restore)
+    const record = recordOf(core, ids[owned.length]!)
+    if (record === undefined) return Effect.zipRight(stepDown, keyLimit(core))
+    return Effect.flatMap(Effect.onError(takeTurn(core, record, request, restore), () => stepDown), () => {
+      owned.push(record)
+      return takeNext
+    })
+  })
+  return takeNext
 }
 
 /** Goes on from what the key's record said. */
@@ -140,16 +85,11 @@ const win = (core: Core, request: Request, owned: ReadonlyArray<KeyRecord>, rest
   Effect.map(contend(core, request, owned, restore), (held) => {
     const hold = holds.open(core, held, request, core.timer.now())
     // readers who came meanwhile join
-    if (held.mode === "shared") { for (const record of held.records) records.settle(core, record) }
+    if (held.mode === "shared") {
+      for (const record of held.records) records.settle(core, record)
+    }
     return hold
   })
-
-const admitted = (core: Core): Effect.Effect<never, Failure> | undefined =>
-  core.closed
-    ? refuse(core, new LockError.LockingClosed({ backend: core.settings.backend }))
-    : core.driver.capabilities.remote && core.attempting + core.waiters.size > core.settings.maxWaiters
-    ? queueFull(core)
-    : undefined
 
 const queueFull = (core: Core) =>
   refuse(core, new LockError.QueueFull({ backend: core.settings.backend, limit: core.settings.maxWaiters }))
@@ -234,27 +174,31 @@ const askToJoin = (core: Core, record: KeyRecord, request: Request, restore: Res
     core.instruments.acquired.interrupted(1)
     records.stepDown(core, record, request)
   })
-  const held = record.grant
-  if (held === undefined) return win(core, request, [record], restore)
-  return Effect.flatMap(Effect.onInterrupt(restore(grants.confirm(core, held)), () => leave), () => {
-    if (record.grant === undefined && !record.releasing) return win(core, request, [record], restore)
-    const hold = records.joinIfAllowed(core, record, request)
-    if (hold === undefined) {
-      if (!request.waiting) records.settle(core, record)
-      return Effect.flatMap(
-        wait(core, record, request, restore, true),
-        (turn) => take(core, record, request, turn, restore)
-      )
-    }
+  const shared = [...record.grants].find((held) => held.mode === "shared" && held.records.length === 1)
+  if (shared === undefined) return rejoin(core, record, request, restore)
+  return Effect.flatMap(
+    Effect.onInterrupt(restore(grants.confirm(core, shared)), () => leave),
+    () => rejoin(core, record, request, restore)
+  )
+}
+
+const rejoin = (core: Core, record: KeyRecord, request: Request, restore: Restore): Effect.Effect<Hold, Failure> => {
+  const hold = records.joinIfAllowed(core, record, request)
+  if (hold !== undefined) {
     records.settle(core, record)
     return Effect.succeed(hold)
-  })
+  }
+  if (!request.waiting) records.settle(core, record)
+  return Effect.flatMap(
+    wait(core, record, request, restore, true),
+    (turn) => take(core, record, request, turn, restore)
+  )
 }
 
 /** The error of a caller that found the key taken in this process, or waited behind somebody here. */
 const busy = (core: Core, record: KeyRecord, request: Request): Failure => {
   const { backend } = core.settings
-  const last = record.grant === undefined ? record.contender?.last : undefined
+  const last = record.grants.first === undefined ? record.contender?.last : undefined
   request.last = last
   // nobody could have had it: the store gave no answer to the one who asked for all
   if (request.waiting && last !== undefined && (last === "no answer" || last._tag !== "Busy")) {
@@ -268,45 +212,39 @@ const busy = (core: Core, record: KeyRecord, request: Request): Failure => {
     : new LockError.LockBusy(fields)
 }
 
-type Owner = { readonly claim: claims.Claim; readonly hold: Hold }
-
 /** The lease that this flow holds and the request may join, or the mistake of asking for what it cannot have. */
 const inheritedBy = (
   core: Core,
   request: Request,
   claim: claims.Claim | undefined
-): Owner | "reentry" | undefined => {
+): claims.Claim | "reentry" | undefined => {
   if (claim === undefined || request.call.reentrant === "wait") return undefined
   const owners = request.keys.map((key) => claims.find(claim, core, key))
   const owner = owners.find((_) => _ !== undefined)
   if (owner === undefined) return undefined
   // the rest of several keys cannot be had out of order, and a reader cannot become a writer by asking again
-  return request.call.reentrant === true && owners.every((_) => _?.hold === owner.hold) &&
+  return request.call.reentrant === true && owners.every((_) => _ === owner) &&
       !(request.call.mode === "exclusive" && owner.hold.held.mode === "shared")
     ? owner
     : "reentry"
 }
 
-const reentry = (core: Core, request: Request) =>
-  refuse(core, new LockError.LockReentry({ backend: core.settings.backend, keyHash: keyHash(request) }))
-
 /** Joins the lease that this flow holds, behind siblings who did. */
 const join = (
   core: Core,
   request: Request,
-  { claim: owning, hold }: Owner,
+  owner: claims.Claim,
   claim: claims.Claim | undefined,
   restore: Restore
 ): Effect.Effect<Hold, Failure> => {
+  const { hold } = owner
   const turns = hold.turns ??= records.apart()
   return Effect.flatMap(takeTurn(core, turns, request, restore), () => {
-    if (hold.state === "held" && !owning.over) {
+    if (hold.state === "held" && !owner.over) {
       return Effect.succeed(holds.open(core, hold.held, request, core.timer.now(), { hold, turns, request }))
     }
     // the section ended while this one waited: it is a stranger now
     records.stepDown(core, turns, request)
-    return request.keys.length === 1
-      ? acquireOne(core, request, claim, restore)
-      : acquireTogether(core, request, claim, restore)
+    return acquire(core, request, claim, restore)
   })
 }

@@ -15,7 +15,7 @@ import { leaseLost } from "./report.js"
 
 export interface Claim {
   readonly parent: Claim | undefined
-  readonly holds: ReadonlyArray<Hold>
+  readonly hold: Hold
   readonly leases: ReadonlyArray<Lease>
   over: boolean
 }
@@ -24,28 +24,21 @@ export const ClaimRef = reference<Claim | undefined>("effect-locking/Claim", () 
 
 export const of = (fiber: RuntimeFiber<any, any>): Claim | undefined => Context.get(contextOf(fiber), ClaimRef)
 
-const isHeld = (claim: Claim): boolean => !claim.over && claim.holds.every((hold) => hold.state === "held")
-
 /** The innermost hold of the key that this flow of code has. */
-export const find = (
-  from: Claim | undefined,
-  core: Core,
-  key: LockKey.ResolvedKey
-): { readonly claim: Claim; readonly hold: Hold } | undefined => {
+export const find = (from: Claim | undefined, core: Core, key: LockKey.ResolvedKey): Claim | undefined => {
   for (let claim = from; claim !== undefined; claim = claim.parent) {
-    if (!isHeld(claim)) continue
-    for (const hold of claim.holds) {
-      if (hold.core === core && hold.keys.some((_) => _.id === key.id)) return { claim, hold }
-    }
+    const { hold } = claim
+    if (claim.over || hold.state !== "held" || hold.core !== core) continue
+    if (hold.keys.some((_) => _.id === key.id)) return claim
   }
   return undefined
 }
 
-const isReleased = (claim: Claim): boolean => claim.holds.every((hold) => hold.state === "released")
-
 export const current: Effect.Effect<Option.Option<Lease>> = Effect.map(ClaimRef, (from) => {
   for (let claim = from; claim !== undefined; claim = claim.parent) {
-    if (!claim.over && !isReleased(claim)) return Option.fromNullable(claim.leases[claim.leases.length - 1])
+    if (!claim.over && claim.hold.state !== "released") {
+      return Option.fromNullable(claim.leases[claim.leases.length - 1])
+    }
   }
   return Option.none()
 })
@@ -53,16 +46,12 @@ export const current: Effect.Effect<Option.Option<Lease>> = Effect.map(ClaimRef,
 export const assertHeld = (input: LockKey.Input): Effect.Effect<Lease, LeaseLost> =>
   Effect.flatMap(Effect.all([ClaimRef, LockKey.Tenant]), ([from, tenant]) => {
     for (let claim = from; claim !== undefined; claim = claim.parent) {
-      if (claim.over) continue
-      let index = 0
-      for (const hold of claim.holds) {
-        const key = resolveKey(input, hold.core.settings, tenant)
-        for (const { id } of hold.keys) {
-          const lease = claim.leases[index++]!
-          if (hold.state === "released" || key instanceof InvalidKey || id !== key.id) continue
-          return hold.state === "lost" ? Effect.fail(leaseLost(hold)) : Effect.succeed(lease)
-        }
-      }
+      const { hold } = claim
+      if (claim.over || hold.state === "released") continue
+      const key = resolveKey(input, hold.core.settings, tenant)
+      const index = key instanceof InvalidKey ? -1 : hold.keys.findIndex((_) => _.id === key.id)
+      if (index < 0) continue
+      return hold.state === "lost" ? Effect.fail(leaseLost(hold)) : Effect.succeed(claim.leases[index]!)
     }
     return Effect.dieMessage("Lease.assertHeld: this code must run under its lock, and does not")
   })

@@ -66,5 +66,5 @@ export const stateOf = (fiber: RuntimeFiber<any, any>): unknown => fiber.getFibe
 export const inheritFrom = (fiber: RuntimeFiber<any, any>): Effect.Effect<void> => fiber.inheritAll
 
 /** Changes the context of the running fiber until it is changed back: for regions that nothing can leave early. */
-export const setContext = (context: Context.Context<never>): Effect.Effect<void> =>
-  FiberRef.set(FiberRef.currentContext, context)
+export const setContext = <R>(context: Context.Context<R>): Effect.Effect<void> =>
+  FiberRef.set(FiberRef.currentContext, context as Context.Context<never>)

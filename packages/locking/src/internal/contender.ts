@@ -57,6 +57,8 @@ interface Contest extends calls.Joiner {
   interested: boolean
   armed: boolean
   woken: boolean
+  /** An attempt got no answer, and no later one can have told what became of it. */
+  unanswered: boolean
   /** Tries in a row that no wake-up led to, or that got no answer. */
   idle: number
   /** Until when the attempt on its way, or one that was given up, may still act. */
@@ -77,13 +79,14 @@ export const contend = (
       request,
       records: owned,
       restore,
-      activity: { kind: "acquire", end: () => contest.resume?.(), abort: () => {} },
+      activity: { kind: "acquire", end: () => contest.resume?.(), abort: () => {}, place: undefined },
       contention: undefined,
       token: nextToken(core),
       attempting: remote,
       interested: false,
       armed: false,
       woken: false,
+      unanswered: false,
       idle: 0,
       mayActUntil: -Infinity,
       resume: undefined
@@ -115,26 +118,38 @@ const attempt = (contest: Contest): Contending => {
   if (core.closed) return lose(contest, closed(core))
   const start = core.timer.now()
   const limit = limitOf(contest, start)
-  const mayActUntil = contest.mayActUntil
+  const before = { unanswered: contest.unanswered, mayActUntil: contest.mayActUntil }
   contest.woken = false
+  contest.unanswered = true
   contest.mayActUntil = start + limit
   const call = () => contentionOf(contest).attempt({ token: contest.token, left: Duration.millis(limit) })
   return Effect.flatMap(ask(contest, call, start + limit), (exit) => {
-    if (exit === undefined) {
-      request.last = "no answer"
-      sometimes("acquire outcome unknown")
+    const answer = exit === undefined ? "no answer" : answerOf(exit)
+    if (answer === "no answer" || answer._tag === "DriverError") {
+      request.last = answer
+      if (answer === "no answer" || answer.executed === "unknown") sometimes("acquire outcome unknown")
+      else Object.assign(contest, before)
       return again(contest)
     }
-    if (Exit.isFailure(exit)) {
-      const error = failureOf(exit)
-      request.last = error
-      if (error.executed === "no") contest.mayActUntil = mayActUntil
-      else sometimes("acquire outcome unknown")
-      return again(contest)
-    }
-    contest.mayActUntil = mayActUntil
-    return exit.value._tag === "Grant" ? win(contest, exit.value, start) : busy(contest, exit.value)
+    // an answer tells what the attempts before it did, not what one still on its way may do
+    contest.mayActUntil = before.mayActUntil
+    contest.unanswered = before.unanswered && before.mayActUntil > core.timer.now()
+    return answer._tag === "Grant" ? win(contest, answer, start) : busy(contest, answer)
   })
+}
+
+/** What a driver says, or that it broke its contract. */
+const answerOf = (exit: Exit.Exit<Grant | Busy, DriverError>): Grant | Busy | DriverError => {
+  if (Exit.isSuccess(exit)) {
+    const answer = exit.value
+    return answer?._tag === "Grant" || answer?._tag === "Busy" ? answer : new DriverError({
+      executed: "unknown",
+      message: "the driver answered neither a grant nor that the key is busy"
+    })
+  }
+  return exit.cause._tag === "Fail"
+    ? exit.cause.error
+    : new DriverError({ executed: "unknown", message: "the driver died or was interrupted", cause: exit.cause })
 }
 
 /** One deadline bounds everything; a single attempt has its own limit only. */
@@ -152,18 +167,13 @@ const ask = <A, E>(contest: Contest, call: () => Effect.Effect<A, E>, until: num
     )
     : calls.ask(contest.core, call, until, contest.restore)
 
-const failureOf = (exit: Exit.Failure<unknown, DriverError>): DriverError =>
-  exit.cause._tag === "Fail"
-    ? exit.cause.error
-    : new DriverError({ executed: "unknown", message: "the driver died or was interrupted", cause: exit.cause })
-
 const win = (contest: Contest, grant: Grant, start: number): Contending => {
   const { core, request } = contest
   const now = core.timer.now()
   const ttl = Duration.toMillis(grant.ttl)
   if (core.closed || !trust.isTrusted(trust.granted(start, ttl), now)) {
-    grants.abandon(core, grant, contest.mayActUntil, now + ttl)
-    contest.mayActUntil = -Infinity
+    grants.abandon(core, grant, contest.unanswered ? contest.mayActUntil : 0, now + ttl)
+    contest.unanswered = false
     if (core.closed) return lose(contest, closed(core))
     sometimes("lease stale on arrival")
     contest.token = nextToken(core)
@@ -172,7 +182,15 @@ const win = (contest: Contest, grant: Grant, start: number): Contending => {
   }
   if (now >= request.deadline) sometimes("grant beats time-out")
   if (contest.armed && !contest.woken && contest.idle > 0) sometimes("poll cured a lost note")
-  const held = grants.adopt(core, grant, start, request, contest.records, now, contest.mayActUntil)
+  const held = grants.adopt(
+    core,
+    grant,
+    start,
+    request,
+    contest.records,
+    now,
+    contest.unanswered ? contest.mayActUntil : 0
+  )
   leave(contest)
   return Effect.succeed(held)
 }
@@ -180,6 +198,7 @@ const win = (contest: Contest, grant: Grant, start: number): Contending => {
 const busy = (contest: Contest, answer: Busy): Contending => {
   const { core, request } = contest
   request.last = answer
+  if (core.closed) return lose(contest, closed(core))
   if (!request.waiting || core.timer.now() >= request.deadline) return lose(contest, outcome(contest))
   if (waiting.isFull(core, request)) {
     return lose(
@@ -188,7 +207,7 @@ const busy = (contest: Contest, answer: Busy): Contending => {
     )
   }
   hasAnswer(contest)
-  if (!core.driver.capabilities.remote) begin(core, contest.activity)
+  if (contest.activity.place === undefined) begin(core, contest.activity)
   waiting.add(core, request)
   if (contest.armed) return contest.woken ? attempt(contest) : pause(contest)
   // subscribe, then try, then sleep: only a try after the subscription may rely on it
@@ -197,7 +216,9 @@ const busy = (contest: Contest, answer: Busy): Contending => {
 
 /** No usable answer: the last one decides when the time is over. */
 const again = (contest: Contest): Contending =>
-  contest.request.waiting && contest.core.timer.now() < contest.request.deadline
+  contest.core.closed
+    ? lose(contest, closed(contest.core))
+    : contest.request.waiting && contest.core.timer.now() < contest.request.deadline
     ? pause(contest)
     : lose(contest, outcome(contest))
 
@@ -219,13 +240,14 @@ const arm = (contest: Contest): Effect.Effect<void> =>
 const pause = (contest: Contest): Contending =>
   Effect.flatMap(Random.next, (random) => {
     const { core, request } = contest
-    if (contest.woken) return attempt(contest)
+    if (contest.woken || core.closed) return attempt(contest)
     const until = Math.min(request.deadline, nextTry(contest, random))
     contest.idle++
     return Effect.flatMap(
       Effect.onInterrupt(calls.sleep(core, until, contest.restore, contest), () => interrupted(contest)),
       () =>
-        core.timer.now() >= request.deadline && !contest.woken && !core.closed
+        // one that stood back has not tried yet
+        core.timer.now() >= request.deadline && !contest.woken && !core.closed && request.last !== undefined
           ? lose(contest, outcome(contest))
           : attempt(contest)
     )
@@ -240,9 +262,11 @@ const nextTry = (contest: Contest, random: number): number => {
     const retryAfter = last === "no answer" || last.retryAfter === undefined ? 0 : Duration.toMillis(last.retryAfter)
     return now + Math.max(retryAfter, backoff * (0.5 + random / 2))
   }
-  if (!probes.safetyNets && contest.armed) return Infinity
-  const holdersEnd = last?.endsIn === undefined ? Infinity : now + Duration.toMillis(last.endsIn) + 1
   const { push, remote } = core.driver.capabilities
+  // who stood back relies on nobody: those who were woken may be gone
+  if (last === undefined) return now + core.settings.pollInterval * (0.75 + random / 2)
+  if (!probes.safetyNets && contest.armed) return Infinity
+  const holdersEnd = last.endsIn === undefined ? Infinity : now + Duration.toMillis(last.endsIn) + 1
   // inside one process no wake-up is lost, so there is nothing to poll for
   const poll = !contest.armed || !push ? backoff : remote ? core.settings.pollInterval : Infinity
   return Math.min(holdersEnd, now + poll * (0.75 + random / 2))
@@ -262,7 +286,7 @@ const outcome = (contest: Contest): Failure => {
       ? new LockError.WaitTimeout({ ...fields, holder, waitTimeout: Duration.millis(request.call.waitTimeout) })
       : new LockError.LockBusy({ ...fields, holder })
   }
-  if (last !== undefined && last !== "no answer" && last.executed === "no" && contest.mayActUntil < now) {
+  if (last !== undefined && last !== "no answer" && last.executed === "no" && !contest.unanswered) {
     return new LockError.ProviderFailed({
       backend,
       keyHash: keyHash(request),
@@ -291,7 +315,7 @@ const interrupted = (contest: Contest): Effect.Effect<void> =>
 /** Leaves without a grant: whatever an unanswered attempt took, or may still take, goes back. */
 const quit = (contest: Contest): void => {
   const { core, request } = contest
-  if (contest.mayActUntil >= core.timer.now()) {
+  if (contest.unanswered) {
     sometimes("attempt abandoned")
     const claim = { token: contest.token, keys: request.keys, mode: request.call.mode }
     grants.abandon(core, claim, contest.mayActUntil, contest.mayActUntil + request.call.ttl)

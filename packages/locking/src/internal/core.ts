@@ -3,7 +3,7 @@
  * own.
  *
  * A *grant* is what this process owns at the store, a *hold* what one caller owns of it (its public face is the lease).
- * An exclusive grant has one hold at a time, a shared one as many as there are readers here.
+ * An exclusive grant has one hold at a time, a shared one as many as there are readers who joined it.
  */
 import type * as Deferred from "effect/Deferred"
 import type * as Effect from "effect/Effect"
@@ -16,6 +16,7 @@ import type { Events } from "./events.js"
 import type { Instruments } from "./instruments.js"
 import type { CallOptions, Settings } from "./options.js"
 import type { Deadline } from "./pure/deadlines.js"
+import type { Dictionary } from "./pure/dictionary.js"
 import type { Fifo, Member } from "./pure/fifo.js"
 import type { Trust } from "./pure/trust.js"
 import type { Tenancy } from "./tenancy.js"
@@ -30,14 +31,12 @@ export interface Core {
   readonly events: Events
   readonly instruments: Instruments
   /** One per key that somebody here holds, waits for or gives back. */
-  readonly records: Map<string, KeyRecord>
-  /** By token. */
-  readonly grants: Map<string, HeldGrant>
-  readonly holds: Set<Hold>
-  /** What the close of the layer ends and waits for. */
-  readonly activities: Set<Activity>
+  readonly records: Dictionary<KeyRecord>
+  readonly grants: Fifo<HeldGrant>
+  readonly holds: Fifo<Hold>
+  readonly activities: Fifo<Activity>
   /** Callers who wait for somebody else's release. */
-  readonly waiters: Set<Request>
+  readonly waiters: Fifo<Request>
   /** Callers whose first attempt is on its way over the network. */
   attempting: number
   /** Tokens are the prefix, unique per layer, and a count. */
@@ -50,12 +49,13 @@ export interface Core {
   onIdle: (() => void) | undefined
 }
 
-/** Something in progress that the close of the layer ends. */
+/** Something in progress beside the holds, which the close of the layer ends and waits for. */
 export interface Activity {
   readonly kind: "acquire" | "section" | "background"
   readonly end: () => void
   /** Out of time: nobody waits for it any more. */
   readonly abort: () => void
+  place: Member<Activity> | undefined
 }
 
 /** One call for one or several keys. */
@@ -71,26 +71,32 @@ export interface Request {
   standBack: boolean
   /** What the store said last, for the error of a wait that ends without a grant. */
   last: Busy | DriverError | "no answer" | undefined
+  /** Its place among the waiters. */
+  place: Member<Request> | undefined
 }
 
 /** A key in this process: who owns it, who talks to the store for it, who waits behind. */
 export interface KeyRecord {
   readonly id: string
   readonly queue: Fifo<Waiter>
-  grant: HeldGrant | undefined
+  /** One where it is exclusive; readers may have several, as those who read other keys with it have one of their own. */
+  readonly grants: Fifo<HeldGrant>
   contender: Request | undefined
-  /** A release is on its way to the store. */
-  releasing: boolean
+  /** Releases on their way to the store. */
+  releasing: number
 }
 
-/** Why a waiter was woken: it is at the head, it owns the key, its time or the layer is over. */
+/**
+ * Why a waiter was woken: it is its turn at the store, or to ask whether more readers may join; it owns the key; its
+ * time or the layer is over.
+ */
 export type Signal = "turn" | "ask" | Hold | "timeout" | "closed"
 
 export interface Waiter {
   readonly request: Request
   readonly record: KeyRecord
   readonly activity: Activity
-  member: Member<Waiter> | undefined
+  place: Member<Waiter> | undefined
   deadline: Deadline | undefined
   signal: Signal | undefined
   resume: (() => void) | undefined
@@ -113,9 +119,13 @@ export interface HeldGrant {
   readonly mode: LockMode
   /** Milliseconds. */
   readonly ttl: number
+  /** Of the call that it was made for. */
   readonly call: CallOptions
   readonly records: ReadonlyArray<KeyRecord>
-  readonly holds: Set<Hold>
+  /** Its places at the records, in their order, and among all grants. */
+  readonly places: Array<Member<HeldGrant>>
+  place: Member<HeldGrant> | undefined
+  readonly holds: Fifo<Hold>
   trust: Trust
   /** Numbers of the block in use. */
   fencesUsed: number
@@ -130,11 +140,12 @@ export interface HeldGrant {
   trustDeadline: Deadline | undefined
   renewDeadline: Deadline | undefined
   /** Until when an attempt that was never answered may still act at the store. */
-  unansweredUntil: number
+  readonly unansweredUntil: number
   /** Its renewals were not answered: the store may keep it for longer than we believe it. */
   giveBack: boolean
 }
 
+/** A hold that joined another by re-entry, in its turn. */
 export interface Joined {
   readonly hold: Hold
   readonly turns: KeyRecord
@@ -145,33 +156,47 @@ export interface Hold {
   readonly core: Core
   readonly held: HeldGrant
   readonly keys: ReadonlyArray<ResolvedKey>
+  /** One per key. */
   readonly fences: ReadonlyArray<bigint>
   readonly call: CallOptions
+  /** Monotonic, and wall-clock for people. */
   readonly grantedAt: number
   readonly acquiredAt: number
   readonly waited: number
-  /** The hold that this one joined by re-entry. */
   readonly joined: Joined | undefined
   /** Those who join this one enter one at a time. */
   turns: KeyRecord | undefined
   state: "held" | "lost" | "released"
+  isClosed: boolean
   reason: LeaseLostReason | undefined
   lostAt: number
   /** When it ends although its grant goes on. */
   endsAt: number
-  /** Told of the loss. */
-  readonly onLost: Set<() => void>
+  /** A scope gives it back, so the close of the layer must. */
+  isScoped: boolean
+  /** What runs under it, to be told of the loss. */
+  readonly sections: Fifo<() => void>
   lostSignal: Deferred.Deferred<never, LeaseLost> | undefined
   endDeadline: Deadline | undefined
   warningDeadline: Deadline | undefined
+  place: Member<Hold> | undefined
+  placeInGrant: Member<Hold> | undefined
 }
 
 export const begin = (core: Core, activity: Activity): void => {
-  core.activities.add(activity)
+  activity.place = core.activities.push(activity)
 }
 
 export const finish = (core: Core, activity: Activity): void => {
-  if (core.activities.delete(activity) && core.activities.size === 0) core.onIdle?.()
+  if (core.activities.remove(activity.place)) noteIdle(core)
+}
+
+export const isIdle = (core: Core): boolean =>
+  core.activities.size === 0 && core.holds.size === 0 && core.grants.size === 0
+
+/** For whoever took the last thing away. */
+export const noteIdle = (core: Core): void => {
+  if (core.onIdle !== undefined && isIdle(core)) core.onIdle()
 }
 
 export const nextToken = (core: Core): string => core.tokenPrefix + (core.tokens++).toString(36)

@@ -24,6 +24,8 @@ import * as instruments from "./instruments.js"
 import { resolveKey, resolveKeys } from "./keys.js"
 import { leasesOf } from "./lease.js"
 import { defaultCall, parseCall, parseLayer, parseTry } from "./options.js"
+import { Dictionary } from "./pure/dictionary.js"
+import { Fifo } from "./pure/fifo.js"
 import * as release from "./release.js"
 import { log, refuse } from "./report.js"
 import * as section from "./section.js"
@@ -52,19 +54,20 @@ export const make = (
       grants.renewAll(core)
     })
     let ahead = clock.wallNow() - clock.now()
+    const meters = instruments.make(settings.backend)
     const core: Core = {
       driver,
       settings,
       defaults: defaultCall(settings),
       fork,
       timer: clock,
-      events: events.make(settings.backend, clock.wallNow),
-      instruments: instruments.make(settings.backend),
-      records: new Map(),
-      grants: new Map(),
-      holds: new Set(),
-      activities: new Set(),
-      waiters: new Set(),
+      events: events.make(settings.backend, clock.wallNow, () => meters.eventDropped(1)),
+      instruments: meters,
+      records: new Dictionary(),
+      grants: new Fifo(),
+      holds: new Fifo(),
+      activities: new Fifo(),
+      waiters: new Fifo(),
       attempting: 0,
       tokenPrefix: `${identity}.`,
       tokens: 0,
@@ -123,7 +126,8 @@ const prepare = (
     startedAt,
     deadline: startedAt + call.waitTimeout,
     standBack: false,
-    last: undefined
+    last: undefined,
+    place: undefined
   }
 }
 
@@ -142,7 +146,7 @@ export const use = <A, E, R>(
     if (request.keys.length === 0) return body([])
     const claim = claims.of(fiber)
     return Effect.uninterruptibleMask((restore) =>
-      Effect.flatMap(acquire(core, request, claim, restore), (holds) => under(core, holds, fiber, body, restore))
+      Effect.flatMap(acquire(core, request, claim, restore), (hold) => under(hold, fiber, body, restore))
     )
   })
 
@@ -160,44 +164,36 @@ export const useIfAvailable = <A, E, R>(
     return Effect.uninterruptibleMask((restore) =>
       Effect.flatMap(
         ifAvailable(acquire(core, request, claim, restore)),
-        (holds): Effect.Effect<Option.Option<A>, E | LockError.LeaseLost, R> =>
-          holds === undefined ? Effect.succeedNone : Effect.asSome(under(core, holds, fiber, body, restore))
+        (hold): Effect.Effect<Option.Option<A>, E | LockError.LeaseLost, R> =>
+          hold === undefined ? Effect.succeedNone : Effect.asSome(under(hold, fiber, body, restore))
       )
     )
   })
 
 const ifAvailable = (
-  acquired: Effect.Effect<ReadonlyArray<Hold>, LockError.AcquireError>
-): Effect.Effect<ReadonlyArray<Hold> | undefined, LockError.TryAcquireError> =>
+  acquired: Effect.Effect<Hold, LockError.AcquireError>
+): Effect.Effect<Hold | undefined, LockError.TryAcquireError> =>
   Effect.catchTags(acquired, {
     LockBusy: () => Effect.succeed(undefined),
     WaitTimeout: () => Effect.succeed(undefined)
   })
 
 const under = <A, E, R>(
-  core: Core,
-  holds: ReadonlyArray<Hold>,
+  hold: Hold,
   fiber: RuntimeFiber<any, any>,
   body: Body<A, E, R>,
   restore: calls.Restore
 ): Effect.Effect<A, E | LockError.LeaseLost, R> => {
   const context = contextOf(fiber)
-  const claim: claims.Claim = {
-    parent: Context.get(context, claims.ClaimRef),
-    holds,
-    leases: leasesOf(holds),
-    over: false
-  }
-  const section_ = section.run(core, holds, Effect.suspend(() => body(claim.leases)), restore)
+  const claim: claims.Claim = { parent: claims.of(fiber), hold, leases: leasesOf(hold), over: false }
   // nothing leaves this region early, so the context needs no finalizer to come back
-  const inContext = Effect.zipLeft(
-    Effect.zipRight(setContext(Context.add(context, claims.ClaimRef, claim) as any), section_),
-    setContext(context)
+  return Effect.zipRight(
+    setContext(Context.add(context, claims.ClaimRef, claim)),
+    Effect.flatMap(section.run(hold, Effect.suspend(() => body(claim.leases)), restore), (exit) => {
+      claim.over = true
+      return Effect.zipRight(setContext(context), Effect.flatMap(release.end(hold), () => exit))
+    })
   )
-  return Effect.flatMap(inContext, (exit) => {
-    claim.over = true
-    return Effect.flatMap(release.endAll(holds), () => exit)
-  })
 }
 
 /** A lease that the scope gives back. */
@@ -210,9 +206,7 @@ export const scoped = (
     const request = prepare(core, fiber, input, options, true)
     if ("_tag" in request) return refuse(core, request)
     const claim = claims.of(fiber)
-    return Effect.uninterruptibleMask((restore) =>
-      Effect.flatMap(acquire(core, request, claim, restore), (holds) => intoScope(holds))
-    )
+    return Effect.uninterruptibleMask((restore) => Effect.flatMap(acquire(core, request, claim, restore), intoScope))
   })
 
 export const scopedIfAvailable = (
@@ -227,13 +221,17 @@ export const scopedIfAvailable = (
     return Effect.uninterruptibleMask((restore) =>
       Effect.flatMap(
         ifAvailable(acquire(core, request, claim, restore)),
-        (holds) => holds === undefined ? Effect.succeedNone : Effect.asSome(intoScope(holds))
+        (hold) => hold === undefined ? Effect.succeedNone : Effect.asSome(intoScope(hold))
       )
     )
   })
 
-const intoScope = (holds: ReadonlyArray<Hold>): Effect.Effect<Lease<any>, never, Scope.Scope> =>
-  Effect.as(Effect.addFinalizer(() => release.endAll(holds)), leasesOf(holds)[0]!)
+const intoScope = (hold: Hold): Effect.Effect<Lease<any>, never, Scope.Scope> =>
+  Effect.map(Effect.addFinalizer(() => release.end(hold)), () => {
+    hold.isScoped = true
+    shutdown.giveBackIfUnused(hold.core, hold)
+    return leasesOf(hold)[0]!
+  })
 
 type AdminError = LockError.LockingClosed | LockError.ProviderFailed | LockError.OutcomeUnknown
 

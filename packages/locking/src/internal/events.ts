@@ -12,33 +12,36 @@ const capacity = 1024
 
 export interface Events {
   readonly emit: (happening: () => Happening) => void
-  readonly subscribe: Effect.Effect<Queue.Dequeue<LockEvent>, never, Scope.Scope>
-  /** Events that slow listeners lost. */
-  readonly dropped: () => number
+  /** `undefined` marks the end. */
+  readonly subscribe: Effect.Effect<Queue.Dequeue<LockEvent | undefined>, never, Scope.Scope>
   readonly close: Effect.Effect<void>
 }
 
-export const make = (backend: string, wallNow: () => number): Events => {
-  const listeners = new Set<Queue.Queue<LockEvent>>()
-  let dropped = 0
+/** `onDrop` is told of each event that a slow listener lost. */
+export const make = (backend: string, wallNow: () => number, onDrop: () => void): Events => {
+  const listeners = new Set<Queue.Queue<LockEvent | undefined>>()
+  let isClosed = false
+  const offer = (queue: Queue.Queue<LockEvent | undefined>, event: LockEvent | undefined) => {
+    if (Option.getOrElse(queue.unsafeSize(), () => 0) >= capacity) onDrop()
+    queue.unsafeOffer(event)
+  }
   return {
     emit(happening) {
       if (listeners.size === 0) return
       const event: LockEvent = { backend, at: wallNow(), ...happening() }
-      for (const queue of listeners) {
-        if (Option.getOrElse(queue.unsafeSize(), () => 0) >= capacity) dropped++
-        queue.unsafeOffer(event)
-      }
+      for (const queue of listeners) offer(queue, event)
     },
     subscribe: Effect.acquireRelease(
-      Effect.tap(Queue.sliding<LockEvent>(capacity), (queue) => Effect.sync(() => listeners.add(queue))),
+      Effect.tap(
+        Queue.sliding<LockEvent | undefined>(capacity),
+        (queue) => Effect.sync(() => isClosed ? offer(queue, undefined) : listeners.add(queue))
+      ),
       (queue) => Effect.suspend(() => (listeners.delete(queue), Queue.shutdown(queue)))
     ),
-    dropped: () => dropped,
-    close: Effect.suspend(() => {
-      const open = [...listeners]
+    close: Effect.sync(() => {
+      isClosed = true
+      for (const queue of listeners) offer(queue, undefined)
       listeners.clear()
-      return Effect.forEach(open, Queue.shutdown, { discard: true })
     })
   }
 }

@@ -19,11 +19,13 @@ import {
   type HeldGrant,
   type Hold,
   type KeyRecord,
+  noteIdle,
   type RenewalUnderWay,
   type Request
 } from "./core.js"
 import * as holds from "./hold.js"
 import { sometimes } from "./probes.js"
+import { Fifo } from "./pure/fifo.js"
 import * as trust from "./pure/trust.js"
 import * as records from "./record.js"
 import { leaseLost, log, logNow } from "./report.js"
@@ -47,7 +49,9 @@ export const adopt = (
     ttl,
     call: request.call,
     records: owned,
-    holds: new Set(),
+    places: [],
+    place: undefined,
+    holds: new Fifo(),
     trust: trust.granted(attemptStart, ttl),
     fencesUsed: 0,
     handovers: 0,
@@ -60,10 +64,10 @@ export const adopt = (
     unansweredUntil,
     giveBack: false
   }
-  core.grants.set(grant.token, held)
+  held.place = core.grants.push(held)
   for (const record of owned) {
     record.contender = undefined
-    record.grant = held
+    held.places.push(record.grants.push(held))
   }
   if (ttl !== Infinity) {
     watch(core, held)
@@ -103,7 +107,7 @@ const schedule = (core: Core, held: HeldGrant): void => {
 const renewDue = (core: Core): void => {
   const now = core.timer.now()
   const batch: Array<HeldGrant> = []
-  for (const held of core.grants.values()) {
+  for (const held of core.grants) {
     if (held.trust._tag !== "Held" || held.renewal !== undefined) continue
     if (held.trust.renewAt > now + held.ttl / 12) continue
     if (wantsRenewal(held)) batch.push(held)
@@ -115,7 +119,8 @@ const renewDue = (core: Core): void => {
 const renew = (core: Core, batch: ReadonlyArray<HeldGrant>): Effect.Effect<void> =>
   Effect.uninterruptible(Effect.suspend(() => {
     const start = core.timer.now()
-    const limit = Math.min(...batch.map((held) => held.call.attemptTimeout))
+    // the clock ends each lease beside the call, so the most patient one bounds it
+    const limit = Math.max(...batch.map((held) => held.call.attemptTimeout))
     const underWay: RenewalUnderWay = { onDone: [] }
     for (const held of batch) {
       core.timer.cancel(held.renewDeadline)
@@ -126,7 +131,7 @@ const renew = (core: Core, batch: ReadonlyArray<HeldGrant>): Effect.Effect<void>
       calls.ask(core, call, start + limit, calls.noRestore),
       (exit) =>
         Effect.map(Random.next, (jitter) => {
-          const answers = exit !== undefined && Exit.isSuccess(exit) ? exit.value : []
+          const answers = exit !== undefined && Exit.isSuccess(exit) && Array.isArray(exit.value) ? exit.value : []
           const answerTo = (i: number): Renewal => answers[i] ?? { _tag: "Unknown" }
           batch.forEach((held, i) => {
             held.renewal = undefined
@@ -156,7 +161,7 @@ const answered = (core: Core, held: HeldGrant, start: number, answer: Renewal, j
       core.instruments.renewed.lost(1)
       sometimes("renewal refused")
       return lose(core, held, answer.reason)
-    case "Unknown":
+    default:
       core.instruments.renewed.unknown(1)
       sometimes("renewal unanswered, retried")
       held.trust = trust.unanswered(held.trust, core.timer.now(), jitter)
@@ -182,7 +187,7 @@ const trouble = (core: Core, unanswered: number): void => {
 
 /** Every lease is confirmed at once: somebody moved the wall clock, and servers may have seen it too. */
 export const renewAll = (core: Core): void => {
-  const batch = [...core.grants.values()].filter((held) =>
+  const batch = [...core.grants].filter((held) =>
     held.ttl !== Infinity && held.renewal === undefined && wantsRenewal(held)
   )
   if (batch.length > 0) core.fork(renew(core, batch))
@@ -231,33 +236,33 @@ export const lose = (core: Core, held: HeldGrant, reason: LeaseLostReason): void
   if (held.trust._tag !== "Held") return
   held.trust = trust.lost
   detach(core, held)
-  for (const hold of [...held.holds]) holds.lose(hold, reason)
+  for (const hold of held.holds) holds.lose(hold, reason)
   const byOwnClock = reason === "unconfirmed" || reason === "expired"
   // a session's lock does not end by itself: unlocking it now is what makes the lease end
   if (byOwnClock && core.driver.capabilities.expiry === "session") abandon(core, held.grant, 0, Infinity)
   else held.giveBack = reason === "unconfirmed"
   for (const record of held.records) records.settle(core, record)
+  noteIdle(core)
 }
 
 /** Takes the grant out of the books, before its release or after its loss. */
 export const detach = (core: Core, held: HeldGrant): void => {
   core.timer.cancel(held.trustDeadline)
   core.timer.cancel(held.renewDeadline)
-  core.grants.delete(held.grant.token)
-  for (const record of held.records) if (record.grant === held) record.grant = undefined
+  core.grants.remove(held.place)
+  held.records.forEach((record, i) => record.grants.remove(held.places[i]))
 }
 
 /** Grants that the driver itself knows to be lost. */
 export const listen = (core: Core): Effect.Effect<void> =>
   Effect.forever(Effect.map(Queue.take(core.driver.losses), ({ reason, token }) => {
-    const held = core.grants.get(token)
-    if (held !== undefined) lose(core, held, reason)
+    for (const held of core.grants) if (held.grant.token === token) lose(core, held, reason)
   }))
 
 /** Work of the layer's own that its close waits for, as long as it may. */
 export const background = (core: Core, effect: Effect.Effect<unknown>): void => {
   const fiber = core.fork(effect)
-  const activity: Activity = { kind: "background", end: () => {}, abort: () => interruptNow(fiber) }
+  const activity: Activity = { kind: "background", end: () => {}, abort: () => interruptNow(fiber), place: undefined }
   begin(core, activity)
   fiber.addObserver(() => finish(core, activity))
 }

@@ -8,6 +8,7 @@ import * as Exit from "effect/Exit"
 import type { LeaseLostReason } from "../LockError.js"
 import { deferred, deferredDone, interrupted } from "./compat.js"
 import type { Core, HeldGrant, Hold, Joined, Request } from "./core.js"
+import { Fifo } from "./pure/fifo.js"
 import { trustedUntil } from "./pure/trust.js"
 import { keyHash, leaseLost, logNow } from "./report.js"
 
@@ -50,17 +51,21 @@ export const open = (
     joined,
     turns: undefined,
     state: "held",
+    isClosed: false,
     reason: undefined,
     lostAt: 0,
     endsAt: Math.min(ownEnd, now + call.maxHold),
-    onLost: new Set(),
+    isScoped: false,
+    sections: new Fifo(),
     lostSignal: undefined,
     endDeadline: undefined,
-    warningDeadline: undefined
+    warningDeadline: undefined,
+    place: undefined,
+    placeInGrant: undefined
   }
-  held.holds.add(hold)
-  core.holds.add(hold)
-  endAt(hold)
+  hold.placeInGrant = held.holds.push(hold)
+  hold.place = core.holds.push(hold)
+  if (hold.endsAt !== Infinity) endAt(hold)
   if (core.settings.holdWarning !== Infinity) {
     hold.warningDeadline = core.timer.add(now + core.settings.holdWarning, () => warn(hold))
   }
@@ -116,8 +121,8 @@ export const lose = (hold: Hold, reason: LeaseLostReason): void => {
   core.instruments.lost[reason](1)
   core.events.emit(() => ({ _tag: "Lost", keyHash: keyHash(hold), fence: hold.fences[0]!, reason }))
   if (hold.lostSignal !== undefined) deferredDone(hold.lostSignal, Exit.fail(leaseLost(hold)))
-  for (const tell of hold.onLost) tell()
-  for (const other of hold.held.holds) if (other.joined?.hold === hold) lose(other, reason)
+  for (const tell of hold.sections) tell()
+  loseJoined(hold, reason)
   if (reason !== "closed") {
     logNow(core, "Warning", "LEASE_LOST", `A lease was lost: ${reason}`, {
       lock: keyHash(hold),
@@ -125,7 +130,7 @@ export const lose = (hold: Hold, reason: LeaseLostReason): void => {
       reason
     })
   }
-  if (hold.onLost.size > 0) {
+  if (hold.sections.size > 0) {
     hold.warningDeadline = core.timer.add(hold.lostAt + overrunPatience, () => overran(hold, false))
   }
 }
@@ -149,10 +154,11 @@ export const overran = (hold: Hold, ended: boolean): void => {
 
 /** Takes the hold off its grant. Whether it was still held. */
 export const close = (hold: Hold, now: number): boolean => {
-  const { core } = hold
+  const { core, held } = hold
+  hold.isClosed = true
   settleDeadlines(hold)
-  hold.held.holds.delete(hold)
-  core.holds.delete(hold)
+  held.holds.remove(hold.placeInGrant)
+  core.holds.remove(hold.place)
   core.instruments.leases(core.holds.size)
   core.instruments.hold((now - hold.grantedAt) / 1000)
   const wasHeld = hold.state === "held"
@@ -167,8 +173,12 @@ export const close = (hold: Hold, now: number): boolean => {
     }))
   }
   // what joined it by re-entry and outlives it is on its own
-  for (const other of hold.held.holds) if (other.joined?.hold === hold) lose(other, "closed")
+  if (held.holds.size > 0) loseJoined(hold, "closed")
   return wasHeld
+}
+
+const loseJoined = (hold: Hold, reason: LeaseLostReason): void => {
+  for (const other of hold.held.holds) if (other.joined?.hold === hold) lose(other, reason)
 }
 
 /** Fails once lost, interrupted once released. */

@@ -28,6 +28,7 @@ const renewals = counter("renewals_total", "Renewals by outcome")
 const losses = counter("leases_lost_total", "Leases lost by reason")
 const overruns = counter("overruns_total", "Sections that went on after their lease had ended")
 const releaseFailures = counter("release_failures_total", "Releases that were not answered")
+const dropped = counter("events_dropped_total", "Events that slow listeners lost")
 const longHolds = counter("long_holds_total", "Leases held longer than holdWarning")
 
 export const outcomes = [
@@ -72,6 +73,7 @@ export interface Instruments {
   readonly overran: Update
   readonly releaseFailed: Update
   readonly longHold: Update
+  readonly eventDropped: Update
 }
 
 export const make = (backend: string): Instruments => {
@@ -105,6 +107,7 @@ export const make = (backend: string): Instruments => {
     lost: each(losses, "reason", reasons),
     overran: bind(overruns, 0),
     releaseFailed: bind(releaseFailures, 0),
-    longHold: bind(longHolds, 0)
+    longHold: bind(longHolds, 0),
+    eventDropped: bind(dropped, 0)
   }
 }

@@ -12,11 +12,12 @@ import * as grants from "./grants.js"
 import * as holds from "./hold.js"
 import * as release from "./release.js"
 import * as section from "./section.js"
+import * as shutdown from "./shutdown.js"
 
 class LeaseImpl implements Lease<any> {
   readonly [TypeId]: TypeId = TypeId
 
-  constructor(readonly hold: Hold, readonly together: ReadonlyArray<Hold>, readonly index: number) {}
+  constructor(readonly hold: Hold, readonly index: number) {}
 
   get key() {
     return this.hold.keys[this.index]!.key
@@ -49,23 +50,24 @@ class LeaseImpl implements Lease<any> {
     return grants.renewNow(this.hold)
   }
   get release() {
-    return Effect.uninterruptible(
-      Effect.map(Effect.forEach(this.together, release.end), (ended) => ended.some((gaveUp) => gaveUp))
-    )
+    return Effect.uninterruptible(release.end(this.hold))
   }
   get lost() {
     return holds.awaitLoss(this.hold)
   }
   guard<A, E, R>(effect: Effect.Effect<A, E, R>) {
-    const { core } = this.hold
+    const { hold } = this
     return Effect.uninterruptibleMask((restore) =>
-      Effect.flatMap(section.run(core, this.together, effect, restore), (exit) => exit)
+      Effect.flatMap(section.run(hold, effect, restore), (exit) => {
+        shutdown.giveBackIfUnused(hold.core, hold)
+        return exit
+      })
     )
   }
   provide<A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> {
     return withFiber((fiber) => {
-      const { together } = this
-      const claim: claims.Claim = { parent: claims.of(fiber), holds: together, leases: leasesOf(together), over: false }
+      const { hold } = this
+      const claim: claims.Claim = { parent: claims.of(fiber), hold, leases: leasesOf(hold), over: false }
       return Effect.ensuring(
         Effect.provideService(effect, claims.ClaimRef, claim),
         Effect.sync(() => {
@@ -83,9 +85,7 @@ class LeaseImpl implements Lease<any> {
 }
 
 /** One lease per key, in canonical order. */
-export const leasesOf = (together: ReadonlyArray<Hold>): ReadonlyArray<Lease> =>
-  together.flatMap((hold) => hold.keys.map((_, index) => new LeaseImpl(hold, together, index)))
+export const leasesOf = (hold: Hold): ReadonlyArray<Lease> => hold.keys.map((_, index) => new LeaseImpl(hold, index))
 
 /** When it may no longer be believed: monotonic milliseconds, -Infinity when it is over. */
-export const unsafeValidUntil = (lease: Lease): number =>
-  Math.min(...(lease as LeaseImpl).together.map(holds.validUntil))
+export const unsafeValidUntil = (lease: Lease): number => holds.validUntil((lease as LeaseImpl).hold)

@@ -25,9 +25,9 @@ const handoverSpan = 50
 export const apart = (id = ""): KeyRecord => ({
   id,
   queue: new Fifo(),
-  grant: undefined,
+  grants: new Fifo(),
   contender: undefined,
-  releasing: false
+  releasing: 0
 })
 
 export const make = (core: Core, id: string): KeyRecord => {
@@ -35,9 +35,6 @@ export const make = (core: Core, id: string): KeyRecord => {
   core.records.set(id, record)
   return record
 }
-
-const isFree = (record: KeyRecord): boolean =>
-  record.grant === undefined && record.contender === undefined && !record.releasing && record.queue.first === undefined
 
 /** Whether a request may be served from a grant that was made for another. */
 const fits = (core: Core, held: HeldGrant, request: Request): boolean =>
@@ -47,13 +44,8 @@ const fits = (core: Core, held: HeldGrant, request: Request): boolean =>
 const withinTurn = (core: Core, held: HeldGrant): boolean =>
   held.handovers < core.settings.maxHandovers && core.timer.now() - held.handoversSince <= handoverSpan
 
-/** Whether a reader may join the readers inside: yes, no, or after the store was asked whether others wait. */
-const mayJoin = (core: Core, held: HeldGrant, request: Request): boolean | "ask" =>
-  held.mode === "shared" && fits(core, held, request) && !held.yielding &&
-  (withinTurn(core, held) || "ask")
-
 /** Whether a release may pass the grant on to this request instead. */
-export const mayInherit = (core: Core, held: HeldGrant, request: Request): boolean =>
+const mayInherit = (core: Core, held: HeldGrant, request: Request): boolean =>
   fits(core, held, request) && request.call.ttl === held.call.ttl && !held.yielding &&
   (held.ttl === Infinity || request.call.autoRenew) && request.call.metadata === held.call.metadata &&
   held.fencesUsed < held.grant.block && withinTurn(core, held)
@@ -64,31 +56,44 @@ const share = (core: Core, held: HeldGrant, request: Request): Hold => {
 }
 
 /**
- * The request comes to the key: its turn at the store, the turn to ask whether more readers may join, a hold, or
- * `undefined` for "not now".
+ * What the first in line may do: go to the store, join a grant, ask the store whether more readers may join that grant,
+ * or nothing yet.
  */
-export const enter = (core: Core, record: KeyRecord, request: Request): "turn" | "ask" | Hold | undefined => {
-  if (isFree(record)) {
-    record.contender = request
-    return "turn"
+const opening = (core: Core, record: KeyRecord, request: Request): "turn" | "ask" | HeldGrant | undefined => {
+  const { contender } = record
+  if (record.grants.first === undefined) return contender === undefined && record.releasing === 0 ? "turn" : undefined
+  if (request.call.mode === "exclusive" || (contender !== undefined && contender.call.mode === "exclusive")) {
+    return undefined
   }
-  const held = record.grant
-  if (held === undefined || record.queue.first !== undefined || record.contender !== undefined) return undefined
-  const join = mayJoin(core, held, request)
-  if (join === false) return undefined
-  if (join === "ask") {
+  for (const held of record.grants) {
+    if (held.mode === "exclusive") return undefined
+    if (!fits(core, held, request)) continue
+    if (held.yielding) return undefined
+    if (withinTurn(core, held)) return held
+    return contender === undefined ? "ask" : undefined
+  }
+  // readers here, but none with a grant to share: one more goes to the store
+  return contender === undefined && record.releasing === 0 ? "turn" : undefined
+}
+
+/** The request comes to the key: a turn, a hold, or `undefined` for "not now". */
+export const enter = (core: Core, record: KeyRecord, request: Request): "turn" | "ask" | Hold | undefined => {
+  if (record.queue.first !== undefined) return undefined
+  const found = opening(core, record, request)
+  if (found === undefined) return undefined
+  if (found === "turn" || found === "ask") {
     record.contender = request
-    return join
+    return found
   }
   sometimes("reader joined")
-  return share(core, held, request)
+  return share(core, found, request)
 }
 
 /** The store was asked: a reader joins if it may, and is no contender any more. */
 export const joinIfAllowed = (core: Core, record: KeyRecord, request: Request): Hold | undefined => {
   record.contender = undefined
-  const held = record.grant
-  return held !== undefined && mayJoin(core, held, request) === true ? share(core, held, request) : undefined
+  const found = opening(core, record, request)
+  return typeof found === "object" ? share(core, found, request) : undefined
 }
 
 /** Queues a request, at the head if it was there already. */
@@ -96,14 +101,14 @@ export const queue = (core: Core, record: KeyRecord, request: Request, atHead: b
   const waiter: Waiter = {
     request,
     record,
-    activity: { kind: "acquire", end: () => signal(core, waiter, "closed"), abort: () => {} },
-    member: undefined,
+    activity: { kind: "acquire", end: () => signal(core, waiter, "closed"), abort: () => {}, place: undefined },
+    place: undefined,
     deadline: undefined,
     signal: undefined,
     resume: undefined
   }
   begin(core, waiter.activity)
-  waiter.member = atHead ? record.queue.pushFirst(waiter) : record.queue.push(waiter)
+  waiter.place = atHead ? record.queue.pushFirst(waiter) : record.queue.push(waiter)
   waiter.deadline = core.timer.add(request.deadline, () => {
     if (!signal(core, waiter, "timeout")) return
     sometimes("time-out while queued")
@@ -116,7 +121,7 @@ export const queue = (core: Core, record: KeyRecord, request: Request, atHead: b
 export const signal = (core: Core, waiter: Waiter, value: Signal): boolean => {
   if (waiter.signal !== undefined) return false
   waiter.signal = value
-  waiter.record.queue.remove(waiter.member!)
+  waiter.record.queue.remove(waiter.place)
   core.timer.cancel(waiter.deadline)
   finish(core, waiter.activity)
   waiter.resume?.()
@@ -125,28 +130,20 @@ export const signal = (core: Core, waiter: Waiter, value: Signal): boolean => {
 
 /** Something changed at the key: serves the head of the queue, and drops a record that nobody uses. */
 export const settle = (core: Core, record: KeyRecord, othersWait = false): void => {
-  for (;;) {
-    const head = record.queue.first?.value
-    if (head === undefined) {
-      if (isFree(record) && core.records.get(record.id) === record) core.records.delete(record.id)
-      return
+  for (let head = record.queue.first; head !== undefined; head = record.queue.first) {
+    const waiter = head.value
+    const found = opening(core, record, waiter.request)
+    if (found === undefined) return
+    if (found === "turn" || found === "ask") {
+      record.contender = waiter.request
+      waiter.request.standBack = othersWait && found === "turn"
+      signal(core, waiter, found)
+    } else {
+      signal(core, waiter, share(core, found, waiter.request))
     }
-    if (record.contender !== undefined || record.releasing) return
-    const held = record.grant
-    if (held === undefined) {
-      record.contender = head.request
-      head.request.standBack = othersWait
-      signal(core, head, "turn")
-      return
-    }
-    const join = mayJoin(core, held, head.request)
-    if (join === false) return
-    if (join === "ask") {
-      record.contender = head.request
-      signal(core, head, "ask")
-      return
-    }
-    signal(core, head, share(core, held, head.request))
+  }
+  if (record.grants.first === undefined && record.contender === undefined && record.releasing === 0) {
+    if (core.records.get(record.id) === record) core.records.delete(record.id)
   }
 }
 
@@ -154,7 +151,7 @@ export const settle = (core: Core, record: KeyRecord, othersWait = false): void 
 export const handOver = (core: Core, held: HeldGrant): boolean => {
   const record = held.records[0]!
   const head = record.queue.first?.value
-  if (head === undefined || !mayInherit(core, held, head.request)) return false
+  if (head === undefined || record.contender !== undefined || !mayInherit(core, held, head.request)) return false
   sometimes("handed over")
   signal(core, head, share(core, held, head.request))
   settle(core, record)
@@ -162,7 +159,7 @@ export const handOver = (core: Core, held: HeldGrant): boolean => {
 }
 
 /** The contender leaves; the key goes on without it. */
-export const stepDown = (core: Core, record: KeyRecord, request: Request, othersWait = false): void => {
+export const stepDown = (core: Core, record: KeyRecord, request: Request): void => {
   if (record.contender === request) record.contender = undefined
-  settle(core, record, othersWait)
+  settle(core, record)
 }

@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type { Released } from "../LockDriver.js"
 import * as calls from "./calls.js"
-import type { Core, HeldGrant, Hold } from "./core.js"
+import { type Activity, begin, type Core, finish, type HeldGrant, type Hold, noteIdle } from "./core.js"
 import * as grants from "./grants.js"
 import * as holds from "./hold.js"
 import { sometimes } from "./probes.js"
@@ -19,41 +19,44 @@ import { keyHash, logNow } from "./report.js"
  */
 export const end = (hold: Hold): Effect.Effect<boolean> =>
   Effect.suspend(() => {
-    if (hold.state === "released") return Effect.succeed(false)
+    if (hold.isClosed) return Effect.succeed(false)
     const { core, held } = hold
     const now = core.timer.now()
     const gaveUp = holds.close(hold, now)
     if (hold.joined !== undefined) records.stepDown(core, hold.joined.turns, hold.joined.request)
-    if (held.holds.size > 0) return Effect.succeed(gaveUp)
-    if (held.trust._tag !== "Held") {
-      if (held.giveBack) grants.abandon(core, held.grant, held.unansweredUntil, now + held.ttl)
-      return Effect.succeed(gaveUp)
+    if (held.holds.size === 0 && held.trust._tag === "Held") {
+      if (!trust.isTrusted(held.trust, now)) grants.lose(core, held, "expired")
+      else if (held.records.length > 1 || !records.handOver(core, held)) return giveBack(core, held, gaveUp, now)
+    } else if (held.holds.size === 0 && held.giveBack) {
+      grants.abandon(core, held.grant, held.unansweredUntil, now + held.ttl)
     }
-    if (!trust.isTrusted(held.trust, now)) {
-      grants.lose(core, held, "expired")
-      return Effect.succeed(false)
-    }
-    if (held.records.length === 1 && records.handOver(core, held)) return Effect.succeed(gaveUp)
-    return giveBack(core, held, gaveUp, now)
+    noteIdle(core)
+    return Effect.succeed(gaveUp)
   })
 
-export const endAll = (all: ReadonlyArray<Hold>): Effect.Effect<unknown> =>
-  all.length === 1 ? end(all[0]!) : Effect.forEach(all, end, { discard: true })
-
 const giveBack = <A>(core: Core, held: HeldGrant, answer: A, now: number): Effect.Effect<A> => {
-  const lapsesAt = held.trust._tag === "Held" ? held.trust.until + trust.margin(held.ttl) : 0
+  const lapsesAt = held.trust._tag === "Held" ? held.trust.until + trust.margin(held.ttl) : now
+  const joiner: calls.Joiner = { resume: undefined }
+  const activity: Activity = {
+    kind: "background",
+    end: () => {},
+    abort: () => joiner.resume?.(),
+    place: undefined
+  }
+  begin(core, activity)
   held.trust = trust.released
   grants.detach(core, held)
-  for (const record of held.records) record.releasing = true
+  for (const record of held.records) record.releasing++
   // a release and a renewal never cross
   const release = () =>
     held.renewal === undefined
       ? core.driver.release(held.grant)
       : Effect.zipRight(grants.renewalEnded(held), Effect.suspend(() => core.driver.release(held.grant)))
   return Effect.map(
-    calls.ask(core, release, now + held.call.attemptTimeout, calls.noRestore),
+    calls.ask(core, release, now + held.call.attemptTimeout, calls.noRestore, joiner),
     (exit) => {
       released(core, held, exit, lapsesAt)
+      finish(core, activity)
       return answer
     }
   )
@@ -65,7 +68,8 @@ const released = (
   exit: Exit.Exit<Released, unknown> | undefined,
   lapsesAt: number
 ): void => {
-  if (exit === undefined || Exit.isFailure(exit)) {
+  const answer = exit !== undefined && Exit.isSuccess(exit) ? exit.value : undefined
+  if (answer === undefined) {
     sometimes("release outcome unknown")
     core.instruments.releaseFailed(1)
     core.events.emit(() => ({ _tag: "ReleaseFailed", keyHash: keyHash(held.grant) }))
@@ -77,15 +81,15 @@ const released = (
     // an attempt that nobody answered may still act, and would grant to a holder who is gone
     grants.abandon(core, held.grant, held.unansweredUntil, held.unansweredUntil + held.ttl)
   }
-  if (exit !== undefined && Exit.isSuccess(exit) && (exit.value === "gone" || exit.value === "lapsed")) {
+  if (answer === "gone" || answer === "lapsed") {
     logNow(core, "Warning", "RELEASE_LATE", "The store had given up a lock before its section ended", {
       lock: keyHash(held.grant)
     })
   }
-  const othersWait = exit !== undefined && Exit.isSuccess(exit) && exit.value === "woke"
-  if (othersWait) sometimes("stood back")
+  // of several keys nobody says which one they wait for
+  const othersWait = answer === "woke" && held.records.length === 1
   for (const record of held.records) {
-    record.releasing = false
+    record.releasing--
     records.settle(core, record, othersWait)
   }
 }

@@ -49,9 +49,9 @@ export const leaseLost = (hold: Hold): LockError.LeaseLost =>
 export const holderOf = (core: Core, request: Request): LockError.HolderSummary | undefined => {
   const now = core.timer.now()
   for (const key of request.keys) {
-    const held = core.records.get(exclusionId(core, key))?.grant
+    const held = core.records.get(exclusionId(core, key))?.grants.first?.value
     if (held !== undefined && isTrusted(held.trust, now)) {
-      const hold = held.holds.values().next().value
+      const hold = held.holds.first?.value
       return {
         keyHash: shortHash(key.id),
         mode: held.mode,

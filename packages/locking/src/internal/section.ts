@@ -9,7 +9,7 @@ import * as Exit from "effect/Exit"
 import type { LeaseLost } from "../LockError.js"
 import type { Restore } from "./calls.js"
 import { fork, inheritFrom, interruptNow, isInterrupted, type RuntimeFiber, stateOf, withFiber } from "./compat.js"
-import { type Activity, begin, type Core, finish, type Hold } from "./core.js"
+import type { Hold } from "./core.js"
 import * as holds from "./hold.js"
 import { sometimes } from "./probes.js"
 import { leaseLost } from "./report.js"
@@ -19,58 +19,44 @@ const promptly = 10
 
 /** To be run in an uninterruptible region. */
 export const run = <A, E, R>(
-  core: Core,
-  under: ReadonlyArray<Hold>,
+  hold: Hold,
   body: Effect.Effect<A, E, R>,
   restore: Restore
-): Effect.Effect<Exit.Exit<A, E | LeaseLost>, never, R> =>
-  Effect.suspend(() => {
-    let stateBefore: unknown
-    const section = withFiber<A, E, R>((child) => {
-      stateBefore = stateOf(child)
-      return restore(body)
-    })
-    return Effect.flatMap(fork(section), (child) =>
-      withFiber((parent) => {
-        const interrupt = () => interruptNow(child)
-        const activity: Activity = {
-          kind: "section",
-          end: () => {
-            for (const hold of under) holds.lose(hold, "closed")
-          },
-          abort: () => {}
-        }
-        begin(core, activity)
-        for (const hold of under) {
-          if (hold.state === "lost") {
-            sometimes("lost before the body started")
-            interrupt()
-          }
-          hold.onLost.add(interrupt)
-        }
-        // an interrupt that came before the fork is not passed on to children by itself
-        if (isInterrupted(parent)) interrupt()
-        return Effect.flatMap(
-          Effect.async<Exit.Exit<A, E>>((resume) => child.addObserver((exit) => resume(Effect.succeed(exit)))),
-          (exit) => {
-            for (const hold of under) hold.onLost.delete(interrupt)
-            finish(core, activity)
-            const judged = judge(exit, under, parent)
-            return stateOf(child) === stateBefore ? Effect.succeed(judged) : Effect.as(inheritFrom(child), judged)
-          }
-        )
-      }))
+): Effect.Effect<Exit.Exit<A, E | LeaseLost>, never, R> => {
+  let stateBefore: unknown
+  const section = withFiber<A, E, R>((child) => {
+    stateBefore = stateOf(child)
+    return restore(body)
   })
+  return Effect.flatMap(fork(section), (child) =>
+    withFiber((parent) => {
+      const interrupt = () => interruptNow(child)
+      if (hold.state === "lost") {
+        sometimes("lost before the body started")
+        interrupt()
+      }
+      // an interrupt that came before the fork is not passed on to children by itself
+      if (isInterrupted(parent)) interrupt()
+      const place = hold.sections.push(interrupt)
+      return Effect.flatMap(
+        Effect.async<Exit.Exit<A, E>>((resume) => child.addObserver((exit) => resume(Effect.succeed(exit)))),
+        (exit) => {
+          hold.sections.remove(place)
+          const judged = judge(exit, hold, parent)
+          return stateOf(child) === stateBefore ? Effect.succeed(judged) : Effect.as(inheritFrom(child), judged)
+        }
+      )
+    }))
+}
 
 const judge = <A, E>(
   exit: Exit.Exit<A, E>,
-  under: ReadonlyArray<Hold>,
+  hold: Hold,
   parent: RuntimeFiber<any, any>
 ): Exit.Exit<A, E | LeaseLost> => {
-  const lost = under.find((hold) => hold.state === "lost")
-  if (lost === undefined) return exit
-  const error = leaseLost(lost)
-  if (Duration.toMillis(error.overrun) >= promptly) holds.overran(lost, true)
+  if (hold.state !== "lost") return exit
+  const error = leaseLost(hold)
+  if (Duration.toMillis(error.overrun) >= promptly) holds.overran(hold, true)
   // the caller's own interruption wins over all
   if (isInterrupted(parent)) return exit
   if (Exit.isSuccess(exit) || Cause.isInterruptedOnly(exit.cause)) return Exit.fail(error)

@@ -4,7 +4,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as LockError from "../LockError.js"
-import type { Core } from "./core.js"
+import { type Core, isIdle } from "./core.js"
 import * as grants from "./grants.js"
 import * as holds from "./hold.js"
 import { sometimes } from "./probes.js"
@@ -18,19 +18,22 @@ export const close = (core: Core): Effect.Effect<void> =>
     const deadline = core.timer.now() + core.settings.shutdownTimeout
     if (core.waiters.size > 0) sometimes("shutdown with waiters")
     if (core.holds.size > 0) sometimes("shutdown with holders")
-    for (const activity of [...core.activities]) activity.end()
-    for (const hold of [...core.holds]) {
-      const isLease = hold.onLost.size === 0
+    for (const activity of core.activities) activity.end()
+    for (const hold of core.holds) {
       holds.lose(hold, "closed")
-      // a lease that no section of ours runs under has nothing to wait for
-      if (isLease) grants.background(core, release.end(hold))
+      giveBackIfUnused(core, hold)
     }
     return Effect.flatMap(idle(core, deadline), () => leftovers(core))
   })
 
+/** A lease of a scope that may outlive the layer goes back once nothing runs under it. */
+export const giveBackIfUnused = (core: Core, hold: Parameters<typeof holds.lose>[0]): void => {
+  if (core.closed && hold.isScoped && hold.sections.size === 0) grants.background(core, release.end(hold))
+}
+
 const idle = (core: Core, deadline: number): Effect.Effect<void> =>
   Effect.async((resume) => {
-    if (core.activities.size === 0) return resume(Effect.void)
+    if (isIdle(core)) return resume(Effect.void)
     const done = () => {
       core.timer.cancel(timer)
       core.onIdle = undefined
@@ -43,21 +46,13 @@ const idle = (core: Core, deadline: number): Effect.Effect<void> =>
 /** Out of time. What the store ends by itself is left to its ttl; a session that ends takes its locks with it. */
 const leftovers = (core: Core): Effect.Effect<void> =>
   Effect.suspend(() => {
-    const sections = [...core.activities].filter((activity) => activity.kind === "section").length
-    const left = core.activities.size
-    const failed = core.grants.size
-    for (const held of [...core.grants.values()]) grants.detach(core, held)
-    for (const activity of [...core.activities]) activity.abort()
+    const sections = [...core.holds].filter((hold) => hold.sections.size > 0).length
+    const left = core.activities.size + core.grants.size
+    for (const held of core.grants) grants.detach(core, held)
+    for (const activity of core.activities) activity.abort()
     core.timer.trim()
-    if (left > 0) {
-      const error = new LockError.CleanupTimeout({ backend: core.settings.backend, sections, grants: left - sections })
-      core.events.emit(() => ({ _tag: "CleanupTimeout", sections, grants: left - sections }))
-      return log(core, "Error", error.code, error.message)
-    }
-    if (failed > 0) {
-      const error = new LockError.CleanupFailed({ backend: core.settings.backend, failed })
-      core.events.emit(() => ({ _tag: "CleanupFailed", failed }))
-      return log(core, "Error", error.code, error.message)
-    }
-    return Effect.void
+    if (left === 0 && sections === 0) return Effect.void
+    const error = new LockError.CleanupTimeout({ backend: core.settings.backend, sections, grants: left })
+    core.events.emit(() => ({ _tag: "CleanupTimeout", sections, grants: left }))
+    return log(core, "Error", error.code, error.message)
   })

@@ -12,7 +12,7 @@ export const sizes = (locking: object) => {
     grants: core.grants.size,
     leases: core.holds.size,
     waiters: core.waiters.size,
-    sections: [...core.activities].filter((activity) => activity.kind === "section").length,
+    sections: [...core.holds].filter((hold) => hold.sections.size > 0).length,
     activities: core.activities.size,
     timers: core.timer.size()
   }

@@ -1,30 +1,30 @@
 /**
- * Who waits, for the limit and the gauges.
+ * Who waits for somebody else's release, for the limit and the gauges.
  */
 import type { Core, Request } from "./core.js"
 import { sometimes } from "./probes.js"
 import { keyHash } from "./report.js"
 
-/** Whether there is room for one more. A caller that waits already needs none. */
+/** Whether there is no room for one more. A caller that waits already needs none. */
 export const isFull = (core: Core, request: Request): boolean => {
-  if (core.waiters.has(request) || core.waiters.size < core.settings.maxWaiters) return false
+  if (request.place?.isIn === true || core.waiters.size < core.settings.maxWaiters) return false
   sometimes("limit reached")
   return true
 }
 
 export const add = (core: Core, request: Request): void => {
-  if (core.waiters.has(request)) return
-  core.waiters.add(request)
+  if (request.place?.isIn === true) return
+  request.place = core.waiters.push(request)
   core.events.emit(() => ({ _tag: "Waiting", keyHash: keyHash(request), mode: request.call.mode }))
   measure(core)
 }
 
 export const remove = (core: Core, request: Request): void => {
-  if (core.waiters.delete(request)) measure(core)
+  if (core.waiters.remove(request.place)) measure(core)
 }
 
 const measure = (core: Core): void => {
-  const oldest = core.waiters.values().next().value
+  const oldest = core.waiters.first?.value
   core.instruments.waiters(core.waiters.size)
   core.instruments.oldestWait(oldest === undefined ? 0 : (core.timer.now() - oldest.startedAt) / 1000)
 }

@@ -8,6 +8,7 @@
  */
 import type { Claim, LockMode, LossReason, OwnerToken, Released } from "../../LockDriver.js"
 import type { ResolvedKey } from "../../LockKey.js"
+import { Dictionary } from "./dictionary.js"
 
 /** Fences that belong to one grant, so that leases handed over inside a process have numbers of their own. */
 export const fenceBlock = 8
@@ -87,7 +88,7 @@ class Row {
 }
 
 export class StoreModel {
-  private readonly rows = new Map<string, Row>()
+  private readonly rows = new Dictionary<Row>()
   /** Until when the holders that were deposed could still ask. */
   private readonly deposed = new Map<OwnerToken, number>()
   private lastFence = 0
