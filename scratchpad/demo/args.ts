@@ -1,0 +1,50 @@
+/** What the command line asks for. */
+import { Data, Effect } from "effect"
+import { parseArgs } from "node:util"
+import * as Driver from "./driver.js"
+
+export interface Args {
+  readonly help: boolean
+  readonly driver: Driver.Driver
+  /** Of the ledger and of the workers' pauses. Without it the ledger is the one in the repository. */
+  readonly seed: number | undefined
+}
+
+/** What was asked for cannot be done as written; the message says how to ask. */
+export class UsageError extends Data.TaggedError("UsageError")<{ readonly message: string }> {}
+
+export const usage = `Usage: pnpm demo [options]
+
+  --driver <name>  where the locks are kept: ${Driver.names.join(", ")} (default ${Driver.names[0]})
+  --seed <number>  another ledger and other pauses, from this seed
+  --help           this text
+
+Exit codes: 0 when everything that was shown holds, 1 when something does not, 64 for wrong options.`
+
+const tell = (message: string) => new UsageError({ message: `${message}\nSee what there is with --help.` })
+
+export const parse = (argv: ReadonlyArray<string>): Effect.Effect<Args, UsageError> =>
+  Effect.gen(function*() {
+    const { values } = yield* Effect.try({
+      try: () =>
+        parseArgs({
+          // package managers pass their own `--` on
+          args: argv.filter((arg) => arg !== "--"),
+          options: { driver: { type: "string" }, seed: { type: "string" }, help: { type: "boolean", short: "h" } }
+        }),
+      catch: (error) => tell((error as Error).message)
+    })
+    const name = values.driver ?? Driver.names[0]!
+    const driver = Driver.find(name)
+    if (driver === undefined) {
+      return yield* tell(`There is no driver "${name}" here. Take one of: ${Driver.names.join(", ")}.`)
+    }
+    if (values.seed !== undefined && !/^\d{1,9}$/.test(values.seed)) {
+      return yield* tell(`"${values.seed}" is no seed. Take a whole number from 0 to 999999999, as in --seed 7.`)
+    }
+    return {
+      help: values.help ?? false,
+      driver,
+      seed: values.seed === undefined ? undefined : Number(values.seed)
+    }
+  })
