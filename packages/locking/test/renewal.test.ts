@@ -293,7 +293,7 @@ describe("renewal", () => {
         yield* TestClock.adjust("10 seconds")
         assert(Exit.isFailure(yield* exitOf(fiber)))
         assert.deepStrictEqual(yield* holders("k"), [])
-        for (const call of driver.of("renew")) assert.deepStrictEqual(call.tokens, [mine!.token])
+        for (const call of driver.of("renew")) assert.deepStrictEqual(call.tokens, [mine!.token!])
       }))
 
     it.scoped("B34 by hand: fails LeaseLost", () =>
