@@ -7,7 +7,7 @@ import type * as Duration from "effect/Duration"
 import type * as Effect from "effect/Effect"
 import type * as Option from "effect/Option"
 import type { Fence, SharedFence } from "./Fence.js"
-import * as claims from "./internal/claims.js"
+import * as internal from "./internal/lease.js"
 import type { LockMode } from "./LockDriver.js"
 import type { LeaseLost } from "./LockError.js"
 import type * as LockKey from "./LockKey.js"
@@ -16,13 +16,13 @@ import type * as LockKey from "./LockKey.js"
  * @since 0.1.0
  * @category type ids
  */
-export const TypeId = "~effect-locking/Lease"
+export const TypeId: TypeId = internal.TypeId
 
 /**
  * @since 0.1.0
  * @category type ids
  */
-export type TypeId = typeof TypeId
+export type TypeId = "~effect-locking/Lease"
 
 /**
  * A named, time-bound right. It saves work; it cannot stop a frozen process that wakes up late. What protects the
@@ -83,7 +83,7 @@ export interface Lease<out Mode extends LockMode = LockMode> {
  * @since 0.1.0
  * @category accessors
  */
-export const current: Effect.Effect<Option.Option<Lease>> = claims.current
+export const current: Effect.Effect<Option.Option<Lease>> = internal.current
 
 /**
  * For code that must run under a lock: the lease of `key` that this flow holds. Fails `LeaseLost` when it was lost. Not
@@ -107,4 +107,4 @@ export const current: Effect.Effect<Option.Option<Lease>> = claims.current
  * @since 0.1.0
  * @category accessors
  */
-export const assertHeld = (key: LockKey.Input): Effect.Effect<Lease, LeaseLost> => claims.assertHeld(key)
+export const assertHeld = (key: LockKey.Input): Effect.Effect<Lease, LeaseLost> => internal.assertHeld(key)

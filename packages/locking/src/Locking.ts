@@ -17,6 +17,7 @@ import type * as Stream from "effect/Stream"
 import { tag } from "./internal/compat.js"
 import type { Core } from "./internal/core.js"
 import * as engine from "./internal/engine.js"
+import { leaseOf, leasesOf } from "./internal/lease.js"
 import { cores } from "./internal/sizes.js"
 import type { Lease } from "./Lease.js"
 import type { HeldKey, Holder, LockDriver, LockMode } from "./LockDriver.js"
@@ -165,12 +166,17 @@ const fromCore = (core: Core): Locking => {
     withLock: (effect, key, options) => engine.use(core, key, options, () => effect),
     useLock: (key: LockKey.Input, ...rest: UseArguments) => {
       const { body, options } = useArguments(rest)
-      return engine.use(core, key, options, (leases) => body(leases[0]))
+      return engine.use(core, key, options, (hold) => Effect.suspend(() => body(leaseOf(hold!, 0))))
     },
     withLocks: (effect, keys, options) => engine.use(core, keys, options, () => effect),
     useLocks: (keys: ReadonlyArray<LockKey.Input>, ...rest: UseArguments) => {
       const { body, options } = useArguments(rest)
-      return engine.use(core, keys, options, body)
+      return engine.use(
+        core,
+        keys,
+        options,
+        (hold) => Effect.suspend(() => body(hold === undefined ? [] : leasesOf(hold)))
+      )
     },
     withLockIfAvailable: (effect, key, options) => engine.useIfAvailable(core, key, options, () => effect),
     acquire: (key, options) => engine.scoped(core, key, options),

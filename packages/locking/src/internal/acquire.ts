@@ -5,10 +5,19 @@
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as LockError from "../LockError.js"
-import type { Restore } from "./calls.js"
+import { type Joiner, type Restore, sleep } from "./calls.js"
 import * as claims from "./claims.js"
 import { contend } from "./contender.js"
-import type { Core, Hold, KeyRecord, Request, Waiter } from "./core.js"
+import {
+  type Activity,
+  begin,
+  type Core,
+  finish,
+  type Hold,
+  type KeyRecord,
+  type Request,
+  type Waiter
+} from "./core.js"
 import * as grants from "./grants.js"
 import * as holds from "./hold.js"
 import { sometimes } from "./probes.js"
@@ -16,6 +25,7 @@ import { compareIds } from "./pure/keyEncoding.js"
 import * as records from "./record.js"
 import * as release from "./release.js"
 import { exclusionId, holderOf, keyHash, refuse } from "./report.js"
+import * as tracing from "./tracing.js"
 import * as waiting from "./waiting.js"
 
 type Failure = Exclude<LockError.AcquireError, LockError.InvalidOptions | LockError.InvalidKey>
@@ -50,7 +60,7 @@ const takeTogether = (core: Core, request: Request, restore: Restore): Effect.Ef
     for (const record of owned) records.stepDown(core, record, request)
   })
   const takeNext: Effect.Effect<Hold, Failure> = Effect.suspend(() => {
-    if (owned.length === ids.length) return win(core, request, owned, restore)
+    if (owned.length === ids.length) return contend(core, request, owned, restore)
     const record = recordOf(core, ids[owned.length]!)
     if (record === undefined) return Effect.zipRight(stepDown, keyLimit(core))
     return Effect.flatMap(Effect.onError(takeTurn(core, record, request, restore), () => stepDown), () => {
@@ -71,25 +81,20 @@ const take = (
 ): Effect.Effect<Hold, Failure> => {
   switch (turn) {
     case "turn":
-      return win(core, request, [record], restore)
+      return contend(core, request, [record], restore)
     case "ask":
       return askToJoin(core, record, request, restore)
     case undefined:
-      return Effect.flatMap(wait(core, record, request, restore), (turn) => take(core, record, request, turn, restore))
+      return tracing.waiting(
+        core,
+        request,
+        record.grants[0]?.holds.first?.value.trace,
+        Effect.flatMap(wait(core, record, request, restore), (turn) => take(core, record, request, turn, restore))
+      )
     default:
       return Effect.succeed(turn)
   }
 }
-
-const win = (core: Core, request: Request, owned: ReadonlyArray<KeyRecord>, restore: Restore) =>
-  Effect.map(contend(core, request, owned, restore), (held) => {
-    const hold = holds.open(core, held, request, core.timer.now())
-    // readers who came meanwhile join
-    if (held.mode === "shared") {
-      for (const record of held.records) records.settle(core, record)
-    }
-    return hold
-  })
 
 const queueFull = (core: Core) =>
   refuse(core, new LockError.QueueFull({ backend: core.settings.backend, limit: core.settings.maxWaiters }))
@@ -170,25 +175,43 @@ const desert = (core: Core, waiter: Waiter): Effect.Effect<unknown> =>
 
 /** Enough readers joined without a word from the store: whether more may depends on who waits elsewhere. */
 const askToJoin = (core: Core, record: KeyRecord, request: Request, restore: Restore): Effect.Effect<Hold, Failure> => {
-  const leave = Effect.sync(() => {
-    core.instruments.acquired.interrupted(1)
-    records.stepDown(core, record, request)
-  })
-  const shared = [...record.grants].find((held) => held.mode === "shared" && held.records.length === 1)
+  const shared = record.grants.find((held) => held.mode === "shared" && held.records.length === 1)
   if (shared === undefined) return rejoin(core, record, request, restore)
+  const joiner: Joiner = { resume: undefined }
+  const activity: Activity = { kind: "acquire", end: () => joiner.resume?.(), abort: () => {}, place: undefined }
+  begin(core, activity)
+  // the answer is everybody's: it goes into the books even when this caller has left
+  let isAnswered = false
+  core.fork(grants.confirm(core, shared)).addObserver(() => {
+    isAnswered = true
+    joiner.resume?.()
+  })
+  const limit = core.timer.now() + request.call.attemptTimeout
+  const until = request.waiting ? Math.min(request.deadline, limit) : limit
   return Effect.flatMap(
-    Effect.onInterrupt(restore(grants.confirm(core, shared)), () => leave),
-    () => rejoin(core, record, request, restore)
+    Effect.onInterrupt(isAnswered ? Effect.void : sleep(core, until, restore, joiner), () =>
+      Effect.sync(() => {
+        finish(core, activity)
+        core.instruments.acquired.interrupted(1)
+        records.stepDown(core, record, request)
+      })),
+    () => {
+      finish(core, activity)
+      return rejoin(core, record, request, restore)
+    }
   )
 }
 
 const rejoin = (core: Core, record: KeyRecord, request: Request, restore: Restore): Effect.Effect<Hold, Failure> => {
-  const hold = records.joinIfAllowed(core, record, request)
-  if (hold !== undefined) {
-    records.settle(core, record)
-    return Effect.succeed(hold)
+  if (core.closed) {
+    records.stepDown(core, record, request)
+    return refuse(core, new LockError.LockingClosed({ backend: core.settings.backend }))
   }
-  if (!request.waiting) records.settle(core, record)
+  const hold = records.joinIfAllowed(core, record, request)
+  if (hold !== undefined || !request.waiting || core.timer.now() >= request.deadline) {
+    records.settle(core, record)
+    return hold === undefined ? refuse(core, busy(core, record, request)) : Effect.succeed(hold)
+  }
   return Effect.flatMap(
     wait(core, record, request, restore, true),
     (turn) => take(core, record, request, turn, restore)
@@ -198,7 +221,7 @@ const rejoin = (core: Core, record: KeyRecord, request: Request, restore: Restor
 /** The error of a caller that found the key taken in this process, or waited behind somebody here. */
 const busy = (core: Core, record: KeyRecord, request: Request): Failure => {
   const { backend } = core.settings
-  const last = record.grants.first === undefined ? record.contender?.last : undefined
+  const last = record.grants.length === 0 ? record.contender?.last : undefined
   request.last = last
   // nobody could have had it: the store gave no answer to the one who asked for all
   if (request.waiting && last !== undefined && (last === "no answer" || last._tag !== "Busy")) {
@@ -224,7 +247,7 @@ const inheritedBy = (
   if (owner === undefined) return undefined
   // the rest of several keys cannot be had out of order, and a reader cannot become a writer by asking again
   return request.call.reentrant === true && owners.every((_) => _ === owner) &&
-      !(request.call.mode === "exclusive" && owner.hold.held.mode === "shared")
+      !(request.call.mode === "exclusive" && owner.hold!.held.mode === "shared")
     ? owner
     : "reentry"
 }
@@ -237,10 +260,10 @@ const join = (
   claim: claims.Claim | undefined,
   restore: Restore
 ): Effect.Effect<Hold, Failure> => {
-  const { hold } = owner
+  const hold = owner.hold!
   const turns = hold.turns ??= records.apart()
   return Effect.flatMap(takeTurn(core, turns, request, restore), () => {
-    if (hold.state === "held" && !owner.over) {
+    if (hold.state === "held" && owner.hold === hold) {
       return Effect.succeed(holds.open(core, hold.held, request, core.timer.now(), { hold, turns, request }))
     }
     // the section ended while this one waited: it is a stranger now

@@ -3,24 +3,22 @@
  * claim that is over counts for nobody.
  */
 import * as Context from "effect/Context"
-import * as Effect from "effect/Effect"
-import * as Option from "effect/Option"
-import type { Lease } from "../Lease.js"
-import { InvalidKey, type LeaseLost } from "../LockError.js"
-import * as LockKey from "../LockKey.js"
-import { contextOf, reference, type RuntimeFiber } from "./compat.js"
+import type * as Effect from "effect/Effect"
+import type * as LockKey from "../LockKey.js"
+import { contextOf, reference, type RuntimeFiber, setContext, withFiber } from "./compat.js"
 import type { Core, Hold } from "./core.js"
-import { resolveKey } from "./keys.js"
-import { leaseLost } from "./report.js"
 
 export interface Claim {
   readonly parent: Claim | undefined
-  readonly hold: Hold
-  readonly leases: ReadonlyArray<Lease>
-  over: boolean
+  /** Let go when the claim is over: an ended fiber may live on for a while, and with it all that its context reaches. */
+  hold: Hold | undefined
 }
 
 export const ClaimRef = reference<Claim | undefined>("effect-locking/Claim", () => undefined)
+
+/** Puts a claim into the context of a fiber that has just begun, for all its life. */
+export const put = (claim: Claim): Effect.Effect<void> =>
+  withFiber((fiber) => setContext(Context.add(contextOf(fiber), ClaimRef, claim)))
 
 export const of = (fiber: RuntimeFiber<any, any>): Claim | undefined => Context.get(contextOf(fiber), ClaimRef)
 
@@ -28,30 +26,8 @@ export const of = (fiber: RuntimeFiber<any, any>): Claim | undefined => Context.
 export const find = (from: Claim | undefined, core: Core, key: LockKey.ResolvedKey): Claim | undefined => {
   for (let claim = from; claim !== undefined; claim = claim.parent) {
     const { hold } = claim
-    if (claim.over || hold.state !== "held" || hold.core !== core) continue
+    if (hold?.state !== "held" || hold.core !== core) continue
     if (hold.keys.some((_) => _.id === key.id)) return claim
   }
   return undefined
 }
-
-export const current: Effect.Effect<Option.Option<Lease>> = Effect.map(ClaimRef, (from) => {
-  for (let claim = from; claim !== undefined; claim = claim.parent) {
-    if (!claim.over && claim.hold.state !== "released") {
-      return Option.fromNullable(claim.leases[claim.leases.length - 1])
-    }
-  }
-  return Option.none()
-})
-
-export const assertHeld = (input: LockKey.Input): Effect.Effect<Lease, LeaseLost> =>
-  Effect.flatMap(Effect.all([ClaimRef, LockKey.Tenant]), ([from, tenant]) => {
-    for (let claim = from; claim !== undefined; claim = claim.parent) {
-      const { hold } = claim
-      if (claim.over || hold.state === "released") continue
-      const key = resolveKey(input, hold.core.settings, tenant)
-      const index = key instanceof InvalidKey ? -1 : hold.keys.findIndex((_) => _.id === key.id)
-      if (index < 0) continue
-      return hold.state === "lost" ? Effect.fail(leaseLost(hold)) : Effect.succeed(claim.leases[index]!)
-    }
-    return Effect.dieMessage("Lease.assertHeld: this code must run under its lock, and does not")
-  })

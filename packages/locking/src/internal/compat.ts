@@ -59,12 +59,25 @@ export const isInterrupted = (fiber: RuntimeFiber<any, any>): boolean =>
 /** The context that travels with a fiber. */
 export const contextOf = (fiber: RuntimeFiber<any, any>): Context.Context<never> => fiber.currentContext
 
-/** What a fiber has of fiber-local state: the same object as long as nothing changes it. */
-export const stateOf = (fiber: RuntimeFiber<any, any>): unknown => fiber.getFiberRefs()
+/** Whether an ended child changed fiber-local state, other than the context that it was given. */
+export const hasChanges = (child: RuntimeFiber<any, any>, parent: RuntimeFiber<any, any>): boolean => {
+  const before = parent.getFiberRefs().locals
+  const after = child.getFiberRefs().locals
+  for (const [ref, value] of after) {
+    if (ref !== FiberRef.currentContext && ref !== FiberRef.currentRuntimeFlags && before.get(ref) !== value) {
+      return true
+    }
+  }
+  for (const ref of before.keys()) if (!after.has(ref)) return true
+  return false
+}
 
-/** Takes over what an ended child changed. */
-export const inheritFrom = (fiber: RuntimeFiber<any, any>): Effect.Effect<void> => fiber.inheritAll
+/** Takes over what an ended child changed, but for the context. */
+export const inheritFrom = (child: RuntimeFiber<any, any>, parent: RuntimeFiber<any, any>): Effect.Effect<void> => {
+  const context = contextOf(parent)
+  return Effect.zipRight(child.inheritAll, setContext(context))
+}
 
-/** Changes the context of the running fiber until it is changed back: for regions that nothing can leave early. */
+/** Changes the context of the running fiber for good. */
 export const setContext = <R>(context: Context.Context<R>): Effect.Effect<void> =>
   FiberRef.set(FiberRef.currentContext, context as Context.Context<never>)

@@ -9,21 +9,14 @@ import * as Random from "effect/Random"
 import { type Busy, type Contention, DriverError, type Grant } from "../LockDriver.js"
 import * as LockError from "../LockError.js"
 import * as calls from "./calls.js"
-import {
-  type Activity,
-  begin,
-  type Core,
-  finish,
-  type HeldGrant,
-  type KeyRecord,
-  nextToken,
-  type Request
-} from "./core.js"
+import { type Activity, begin, type Core, finish, type Hold, type KeyRecord, nextToken, type Request } from "./core.js"
 import * as grants from "./grants.js"
+import * as holds from "./hold.js"
 import { probes, sometimes } from "./probes.js"
 import * as trust from "./pure/trust.js"
 import * as records from "./record.js"
 import { holderOf, keyHash, refuse } from "./report.js"
+import * as tracing from "./tracing.js"
 import * as waiting from "./waiting.js"
 
 /** A wait shorter than this still gives its attempts a chance to be answered. */
@@ -41,14 +34,18 @@ type Failure =
   | LockError.ProviderFailed
   | LockError.OutcomeUnknown
 
-type Contending = Effect.Effect<HeldGrant, Failure>
+type Contending = Effect.Effect<Hold, Failure>
 
-interface Contest extends calls.Joiner {
+interface Contest {
   readonly core: Core
   readonly request: Request
   readonly records: ReadonlyArray<KeyRecord>
   readonly restore: calls.Restore
-  readonly activity: Activity
+  /** Made when there is something to end: a call that crosses the network, or a sleep. */
+  activity: Activity | undefined
+  /** Ends the call that is joined, and the sleep; a wake-up ends the sleep alone. */
+  readonly asking: calls.Joiner
+  readonly sleeping: calls.Joiner
   contention: Contention | undefined
   token: string
   /** Its first attempt over the network has no answer yet. */
@@ -65,7 +62,7 @@ interface Contest extends calls.Joiner {
   mayActUntil: number
 }
 
-/** Ends with the grant, which then owns the records; after every other exit nothing of the contest is left behind. */
+/** Ends with a hold of the grant, which then owns the records; after every other exit nothing of the contest is left behind. */
 export const contend = (
   core: Core,
   request: Request,
@@ -79,7 +76,9 @@ export const contend = (
       request,
       records: owned,
       restore,
-      activity: { kind: "acquire", end: () => contest.resume?.(), abort: () => {}, place: undefined },
+      activity: undefined,
+      asking: { resume: undefined },
+      sleeping: { resume: undefined },
       contention: undefined,
       token: nextToken(core),
       attempting: remote,
@@ -88,18 +87,27 @@ export const contend = (
       woken: false,
       unanswered: false,
       idle: 0,
-      mayActUntil: -Infinity,
-      resume: undefined
+      mayActUntil: -Infinity
     }
     // what stays in the process has its answer before anybody could close the layer
     if (remote) {
       core.attempting++
-      begin(core, contest.activity)
+      enlist(contest)
     }
     if (!request.standBack) return attempt(contest)
     sometimes("stood back")
     return Effect.zipRight(arm(contest), pause(contest))
   })
+
+const enlist = (contest: Contest): void => {
+  if (contest.activity !== undefined) return
+  const end = () => {
+    contest.asking.resume?.()
+    contest.sleeping.resume?.()
+  }
+  contest.activity = { kind: "acquire", end, abort: () => {}, place: undefined }
+  begin(contest.core, contest.activity)
+}
 
 const contentionOf = (contest: Contest): Contention => {
   const { core, request } = contest
@@ -109,9 +117,12 @@ const contentionOf = (contest: Contest): Contention => {
     ttl: Duration.millis(request.call.ttl),
     fair: false,
     waiting: request.waiting,
-    holder: { session: core.settings.session, metadata: request.call.metadata }
+    holder: { session: core.settings.session, metadata: metadataOf(request) }
   })
 }
+
+const metadataOf = ({ call, trace }: Request): Readonly<Record<string, string>> =>
+  trace === undefined ? call.metadata : { ...call.metadata, [tracing.traceparent]: trace }
 
 const attempt = (contest: Contest): Contending => {
   const { core, request } = contest
@@ -162,7 +173,7 @@ const limitOf = ({ request }: Contest, now: number): number =>
 const ask = <A, E>(contest: Contest, call: () => Effect.Effect<A, E>, until: number) =>
   contest.core.driver.capabilities.remote
     ? Effect.onInterrupt(
-      calls.ask(contest.core, call, until, contest.restore, contest),
+      calls.ask(contest.core, call, until, contest.restore, contest.asking),
       () => interrupted(contest)
     )
     : calls.ask(contest.core, call, until, contest.restore)
@@ -182,17 +193,16 @@ const win = (contest: Contest, grant: Grant, start: number): Contending => {
   }
   if (now >= request.deadline) sometimes("grant beats time-out")
   if (contest.armed && !contest.woken && contest.idle > 0) sometimes("poll cured a lost note")
-  const held = grants.adopt(
-    core,
-    grant,
-    start,
-    request,
-    contest.records,
-    now,
-    contest.unanswered ? contest.mayActUntil : 0
-  )
+  const unansweredUntil = contest.unanswered ? contest.mayActUntil : 0
+  const held = grants.adopt(core, grant, start, request, contest.records, now, unansweredUntil)
+  // in one step with the adoption: a grant that nobody holds could be lost with nobody to tell
+  const hold = holds.open(core, held, request, now)
   leave(contest)
-  return Effect.succeed(held)
+  // readers who came meanwhile join
+  if (held.mode === "shared") {
+    for (const record of held.records) records.settle(core, record)
+  }
+  return Effect.succeed(hold)
 }
 
 const busy = (contest: Contest, answer: Busy): Contending => {
@@ -207,11 +217,15 @@ const busy = (contest: Contest, answer: Busy): Contending => {
     )
   }
   hasAnswer(contest)
-  if (contest.activity.place === undefined) begin(core, contest.activity)
   waiting.add(core, request)
   if (contest.armed) return contest.woken ? attempt(contest) : pause(contest)
   // subscribe, then try, then sleep: only a try after the subscription may rely on it
-  return Effect.flatMap(arm(contest), () => contest.armed ? attempt(contest) : pause(contest))
+  return tracing.waiting(
+    core,
+    request,
+    answer.holder?.metadata?.[tracing.traceparent],
+    Effect.flatMap(arm(contest), () => contest.armed ? attempt(contest) : pause(contest))
+  )
 }
 
 /** No usable answer: the last one decides when the time is over. */
@@ -229,7 +243,7 @@ const arm = (contest: Contest): Effect.Effect<void> =>
     const wake = () => {
       contest.woken = true
       contest.idle = 0
-      contest.resume?.()
+      contest.sleeping.resume?.()
     }
     return Effect.map(ask(contest, () => contentionOf(contest).arm(wake), now + limitOf(contest, now)), (exit) => {
       contest.armed = exit !== undefined && Exit.isSuccess(exit)
@@ -241,10 +255,11 @@ const pause = (contest: Contest): Contending =>
   Effect.flatMap(Random.next, (random) => {
     const { core, request } = contest
     if (contest.woken || core.closed) return attempt(contest)
+    enlist(contest)
     const until = Math.min(request.deadline, nextTry(contest, random))
     contest.idle++
     return Effect.flatMap(
-      Effect.onInterrupt(calls.sleep(core, until, contest.restore, contest), () => interrupted(contest)),
+      Effect.onInterrupt(calls.sleep(core, until, contest.restore, contest.sleeping), () => interrupted(contest)),
       () =>
         // one that stood back has not tried yet
         core.timer.now() >= request.deadline && !contest.woken && !core.closed && request.last !== undefined
@@ -333,7 +348,7 @@ const hasAnswer = (contest: Contest): void => {
 const leave = (contest: Contest): void => {
   const { core, request } = contest
   hasAnswer(contest)
-  finish(core, contest.activity)
+  if (contest.activity !== undefined) finish(core, contest.activity)
   waiting.remove(core, request)
   if (!contest.interested) return
   const withdraw = () => contentionOf(contest).withdraw

@@ -32,7 +32,6 @@ export interface Core {
   readonly instruments: Instruments
   /** One per key that somebody here holds, waits for or gives back. */
   readonly records: Dictionary<KeyRecord>
-  readonly grants: Fifo<HeldGrant>
   readonly holds: Fifo<Hold>
   readonly activities: Fifo<Activity>
   /** Callers who wait for somebody else's release. */
@@ -73,6 +72,9 @@ export interface Request {
   last: Busy | DriverError | "no answer" | undefined
   /** Its place among the waiters. */
   place: Member<Request> | undefined
+  /** The span under which the caller asks. */
+  readonly trace: string | undefined
+  isTraced: boolean
 }
 
 /** A key in this process: who owns it, who talks to the store for it, who waits behind. */
@@ -80,7 +82,7 @@ export interface KeyRecord {
   readonly id: string
   readonly queue: Fifo<Waiter>
   /** One where it is exclusive; readers may have several, as those who read other keys with it have one of their own. */
-  readonly grants: Fifo<HeldGrant>
+  readonly grants: Array<HeldGrant>
   contender: Request | undefined
   /** Releases on their way to the store. */
   releasing: number
@@ -122,9 +124,6 @@ export interface HeldGrant {
   /** Of the call that it was made for. */
   readonly call: CallOptions
   readonly records: ReadonlyArray<KeyRecord>
-  /** Its places at the records, in their order, and among all grants. */
-  readonly places: Array<Member<HeldGrant>>
-  place: Member<HeldGrant> | undefined
   readonly holds: Fifo<Hold>
   trust: Trust
   /** Numbers of the block in use. */
@@ -163,6 +162,8 @@ export interface Hold {
   readonly grantedAt: number
   readonly acquiredAt: number
   readonly waited: number
+  readonly trace: string | undefined
+  readonly isTraced: boolean
   readonly joined: Joined | undefined
   /** Those who join this one enter one at a time. */
   turns: KeyRecord | undefined
@@ -175,7 +176,7 @@ export interface Hold {
   /** A scope gives it back, so the close of the layer must. */
   isScoped: boolean
   /** What runs under it, to be told of the loss. */
-  readonly sections: Fifo<() => void>
+  readonly sections: Array<() => void>
   lostSignal: Deferred.Deferred<never, LeaseLost> | undefined
   endDeadline: Deadline | undefined
   warningDeadline: Deadline | undefined
@@ -191,12 +192,21 @@ export const finish = (core: Core, activity: Activity): void => {
   if (core.activities.remove(activity.place)) noteIdle(core)
 }
 
-export const isIdle = (core: Core): boolean =>
-  core.activities.size === 0 && core.holds.size === 0 && core.grants.size === 0
+export const isIdle = (core: Core): boolean => core.activities.size === 0 && core.holds.size === 0
 
 /** For whoever took the last thing away. */
 export const noteIdle = (core: Core): void => {
   if (core.onIdle !== undefined && isIdle(core)) core.onIdle()
+}
+
+/** Every grant that somebody holds a lease of, once. */
+export const grantsOf = (core: Core): ReadonlyArray<HeldGrant> => {
+  const grants: Array<HeldGrant> = []
+  for (let place = core.holds.first; place !== undefined; place = place.next) {
+    const { held } = place.value
+    if (held.trust._tag === "Held" && held.holds.first?.value === place.value) grants.push(held)
+  }
+  return grants
 }
 
 export const nextToken = (core: Core): string => core.tokenPrefix + (core.tokens++).toString(36)

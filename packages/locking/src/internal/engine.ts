@@ -15,14 +15,14 @@ import type { AcquireOptions, LockingOptions } from "../LockOptions.js"
 import { acquire } from "./acquire.js"
 import * as calls from "./calls.js"
 import * as claims from "./claims.js"
-import { contextOf, forker, interruptNow, type RuntimeFiber, setContext, withFiber } from "./compat.js"
+import { contextOf, forker, interruptNow, type RuntimeFiber, withFiber } from "./compat.js"
 import type { Core, Hold, Request } from "./core.js"
 import { Entropy } from "./entropy.js"
 import * as events from "./events.js"
 import * as grants from "./grants.js"
 import * as instruments from "./instruments.js"
 import { resolveKey, resolveKeys } from "./keys.js"
-import { leasesOf } from "./lease.js"
+import { leaseOf } from "./lease.js"
 import { defaultCall, parseCall, parseLayer, parseTry } from "./options.js"
 import { Dictionary } from "./pure/dictionary.js"
 import { Fifo } from "./pure/fifo.js"
@@ -32,6 +32,7 @@ import * as section from "./section.js"
 import * as shutdown from "./shutdown.js"
 import * as tenancy from "./tenancy.js"
 import * as timer from "./timer.js"
+import * as tracing from "./tracing.js"
 
 /** A wall clock that moved by more than this against the monotonic one was set by somebody. */
 const jump = 1000
@@ -64,7 +65,6 @@ export const make = (
       events: events.make(settings.backend, clock.wallNow, () => meters.eventDropped(1)),
       instruments: meters,
       records: new Dictionary(),
-      grants: new Fifo(),
       holds: new Fifo(),
       activities: new Fifo(),
       waiters: new Fifo(),
@@ -127,11 +127,13 @@ const prepare = (
     deadline: startedAt + call.waitTimeout,
     standBack: false,
     last: undefined,
-    place: undefined
+    place: undefined,
+    trace: tracing.traceOf(core, fiber),
+    isTraced: false
   }
 }
 
-type Body<A, E, R> = (leases: ReadonlyArray<Lease<any>>) => Effect.Effect<A, E, R>
+type Body<A, E, R> = (hold: Hold | undefined) => Effect.Effect<A, E, R>
 
 /** Runs a body under its leases. */
 export const use = <A, E, R>(
@@ -143,10 +145,11 @@ export const use = <A, E, R>(
   withFiber((fiber) => {
     const request = prepare(core, fiber, input, options, true)
     if ("_tag" in request) return refuse(core, request)
-    if (request.keys.length === 0) return body([])
+    if (request.keys.length === 0) return body(undefined)
     const claim = claims.of(fiber)
     return Effect.uninterruptibleMask((restore) =>
-      Effect.flatMap(acquire(core, request, claim, restore), (hold) => under(hold, fiber, body, restore))
+      Effect.flatMap(tracing.acquiring(core, request, acquire(core, request, claim, restore)), (hold) =>
+        under(hold, claim, body, restore))
     )
   })
 
@@ -163,9 +166,9 @@ export const useIfAvailable = <A, E, R>(
     const claim = claims.of(fiber)
     return Effect.uninterruptibleMask((restore) =>
       Effect.flatMap(
-        ifAvailable(acquire(core, request, claim, restore)),
+        ifAvailable(tracing.acquiring(core, request, acquire(core, request, claim, restore))),
         (hold): Effect.Effect<Option.Option<A>, E | LockError.LeaseLost, R> =>
-          hold === undefined ? Effect.succeedNone : Effect.asSome(under(hold, fiber, body, restore))
+          hold === undefined ? Effect.succeedNone : Effect.asSome(under(hold, claim, body, restore))
       )
     )
   })
@@ -180,20 +183,15 @@ const ifAvailable = (
 
 const under = <A, E, R>(
   hold: Hold,
-  fiber: RuntimeFiber<any, any>,
+  parent: claims.Claim | undefined,
   body: Body<A, E, R>,
   restore: calls.Restore
 ): Effect.Effect<A, E | LockError.LeaseLost, R> => {
-  const context = contextOf(fiber)
-  const claim: claims.Claim = { parent: claims.of(fiber), hold, leases: leasesOf(hold), over: false }
-  // nothing leaves this region early, so the context needs no finalizer to come back
-  return Effect.zipRight(
-    setContext(Context.add(context, claims.ClaimRef, claim)),
-    Effect.flatMap(section.run(hold, Effect.suspend(() => body(claim.leases)), restore), (exit) => {
-      claim.over = true
-      return Effect.zipRight(setContext(context), Effect.flatMap(release.end(hold), () => exit))
-    })
-  )
+  const claim: claims.Claim = { parent, hold }
+  return Effect.flatMap(section.run(hold, tracing.holding(hold, body(hold)), restore, claim), (exit) => {
+    claim.hold = undefined
+    return Effect.flatMap(release.end(hold), () => exit)
+  })
 }
 
 /** A lease that the scope gives back. */
@@ -206,7 +204,9 @@ export const scoped = (
     const request = prepare(core, fiber, input, options, true)
     if ("_tag" in request) return refuse(core, request)
     const claim = claims.of(fiber)
-    return Effect.uninterruptibleMask((restore) => Effect.flatMap(acquire(core, request, claim, restore), intoScope))
+    return Effect.uninterruptibleMask((restore) =>
+      Effect.flatMap(tracing.acquiring(core, request, acquire(core, request, claim, restore)), intoScope)
+    )
   })
 
 export const scopedIfAvailable = (
@@ -220,7 +220,7 @@ export const scopedIfAvailable = (
     const claim = claims.of(fiber)
     return Effect.uninterruptibleMask((restore) =>
       Effect.flatMap(
-        ifAvailable(acquire(core, request, claim, restore)),
+        ifAvailable(tracing.acquiring(core, request, acquire(core, request, claim, restore))),
         (hold) => hold === undefined ? Effect.succeedNone : Effect.asSome(intoScope(hold))
       )
     )
@@ -230,7 +230,7 @@ const intoScope = (hold: Hold): Effect.Effect<Lease<any>, never, Scope.Scope> =>
   Effect.map(Effect.addFinalizer(() => release.end(hold)), () => {
     hold.isScoped = true
     shutdown.giveBackIfUnused(hold.core, hold)
-    return leasesOf(hold)[0]!
+    return leaseOf(hold, 0)
   })
 
 type AdminError = LockError.LockingClosed | LockError.ProviderFailed | LockError.OutcomeUnknown

@@ -16,6 +16,7 @@ import {
   begin,
   type Core,
   finish,
+  grantsOf,
   type HeldGrant,
   type Hold,
   type KeyRecord,
@@ -29,6 +30,7 @@ import { Fifo } from "./pure/fifo.js"
 import * as trust from "./pure/trust.js"
 import * as records from "./record.js"
 import { leaseLost, log, logNow } from "./report.js"
+import * as tracing from "./tracing.js"
 
 /** How often the log repeats that renewals get no answer. */
 const troubleEvery = 10_000
@@ -49,8 +51,6 @@ export const adopt = (
     ttl,
     call: request.call,
     records: owned,
-    places: [],
-    place: undefined,
     holds: new Fifo(),
     trust: trust.granted(attemptStart, ttl),
     fencesUsed: 0,
@@ -64,10 +64,9 @@ export const adopt = (
     unansweredUntil,
     giveBack: false
   }
-  held.place = core.grants.push(held)
   for (const record of owned) {
     record.contender = undefined
-    held.places.push(record.grants.push(held))
+    record.grants.push(held)
   }
   if (ttl !== Infinity) {
     watch(core, held)
@@ -82,9 +81,13 @@ const watch = (core: Core, held: HeldGrant): void => {
   held.trustDeadline = core.timer.add(held.trust.until, () => {
     if (held.trust._tag !== "Held") return
     if (held.trust.until > core.timer.now()) return watch(core, held)
-    sometimes("local deadline passed")
-    lose(core, held, wantsRenewal(held) ? "unconfirmed" : "expired")
+    runOut(core, held)
   })
+}
+
+const runOut = (core: Core, held: HeldGrant): void => {
+  sometimes("local deadline passed")
+  lose(core, held, wantsRenewal(held) ? "unconfirmed" : "expired")
 }
 
 const wantsRenewal = (held: HeldGrant): boolean => {
@@ -107,7 +110,7 @@ const schedule = (core: Core, held: HeldGrant): void => {
 const renewDue = (core: Core): void => {
   const now = core.timer.now()
   const batch: Array<HeldGrant> = []
-  for (const held of core.grants) {
+  for (const held of grantsOf(core)) {
     if (held.trust._tag !== "Held" || held.renewal !== undefined) continue
     if (held.trust.renewAt > now + held.ttl / 12) continue
     if (wantsRenewal(held)) batch.push(held)
@@ -127,8 +130,9 @@ const renew = (core: Core, batch: ReadonlyArray<HeldGrant>): Effect.Effect<void>
       held.renewal = underWay
     }
     const call = () => core.driver.renew(batch.map((held) => held.grant))
+    const asked = calls.ask(core, call, start + limit, calls.noRestore)
     return Effect.flatMap(
-      calls.ask(core, call, start + limit, calls.noRestore),
+      tracing.renewing(core, batch[0]!.grant, asked),
       (exit) =>
         Effect.map(Random.next, (jitter) => {
           const answers = exit !== undefined && Exit.isSuccess(exit) && Array.isArray(exit.value) ? exit.value : []
@@ -145,6 +149,8 @@ const renew = (core: Core, batch: ReadonlyArray<HeldGrant>): Effect.Effect<void>
 
 const answered = (core: Core, held: HeldGrant, start: number, answer: Renewal, jitter: number): void => {
   if (held.trust._tag !== "Held") return
+  // what was not valid for a moment does not come back
+  if (core.timer.now() >= held.trust.until) return runOut(core, held)
   switch (answer._tag) {
     case "Confirmed":
       core.instruments.renewed.confirmed(1)
@@ -187,15 +193,16 @@ const trouble = (core: Core, unanswered: number): void => {
 
 /** Every lease is confirmed at once: somebody moved the wall clock, and servers may have seen it too. */
 export const renewAll = (core: Core): void => {
-  const batch = [...core.grants].filter((held) =>
+  const batch = grantsOf(core).filter((held) =>
     held.ttl !== Infinity && held.renewal === undefined && wantsRenewal(held)
   )
   if (batch.length > 0) core.fork(renew(core, batch))
 }
 
 /** Ends when the renewal that is on its way is in the books. */
-export const renewalEnded = ({ renewal }: HeldGrant): Effect.Effect<void> =>
+export const renewalEnded = (held: HeldGrant): Effect.Effect<void> =>
   Effect.async((resume) => {
+    const { renewal } = held
     if (renewal === undefined) resume(Effect.void)
     else renewal.onDone.push(() => resume(Effect.void))
   })
@@ -240,7 +247,8 @@ export const lose = (core: Core, held: HeldGrant, reason: LeaseLostReason): void
   const byOwnClock = reason === "unconfirmed" || reason === "expired"
   // a session's lock does not end by itself: unlocking it now is what makes the lease end
   if (byOwnClock && core.driver.capabilities.expiry === "session") abandon(core, held.grant, 0, Infinity)
-  else held.giveBack = reason === "unconfirmed"
+  // the store may keep what was not confirmed, and the other keys of which one was lost
+  else held.giveBack = reason === "unconfirmed" || (held.records.length > 1 && reason !== "session-ended")
   for (const record of held.records) records.settle(core, record)
   noteIdle(core)
 }
@@ -249,14 +257,16 @@ export const lose = (core: Core, held: HeldGrant, reason: LeaseLostReason): void
 export const detach = (core: Core, held: HeldGrant): void => {
   core.timer.cancel(held.trustDeadline)
   core.timer.cancel(held.renewDeadline)
-  core.grants.remove(held.place)
-  held.records.forEach((record, i) => record.grants.remove(held.places[i]))
+  for (const { grants } of held.records) {
+    const index = grants.indexOf(held)
+    if (index >= 0) grants.splice(index, 1)
+  }
 }
 
 /** Grants that the driver itself knows to be lost. */
 export const listen = (core: Core): Effect.Effect<void> =>
   Effect.forever(Effect.map(Queue.take(core.driver.losses), ({ reason, token }) => {
-    for (const held of core.grants) if (held.grant.token === token) lose(core, held, reason)
+    for (const held of grantsOf(core)) if (held.grant.token === token) lose(core, held, reason)
   }))
 
 /** Work of the layer's own that its close waits for, as long as it may. */

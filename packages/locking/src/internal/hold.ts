@@ -8,7 +8,6 @@ import * as Exit from "effect/Exit"
 import type { LeaseLostReason } from "../LockError.js"
 import { deferred, deferredDone, interrupted } from "./compat.js"
 import type { Core, HeldGrant, Hold, Joined, Request } from "./core.js"
-import { Fifo } from "./pure/fifo.js"
 import { trustedUntil } from "./pure/trust.js"
 import { keyHash, leaseLost, logNow } from "./report.js"
 
@@ -48,6 +47,8 @@ export const open = (
     grantedAt: now,
     acquiredAt: core.timer.wallNow(),
     waited: now - request.startedAt,
+    trace: request.trace,
+    isTraced: request.isTraced,
     joined,
     turns: undefined,
     state: "held",
@@ -56,7 +57,7 @@ export const open = (
     lostAt: 0,
     endsAt: Math.min(ownEnd, now + call.maxHold),
     isScoped: false,
-    sections: new Fifo(),
+    sections: [],
     lostSignal: undefined,
     endDeadline: undefined,
     warningDeadline: undefined,
@@ -92,6 +93,7 @@ const endAt = (hold: Hold): void => {
 /** One that is not renewed in the background was renewed by hand. */
 export const extend = (hold: Hold, until: number): void => {
   if (hold.call.autoRenew || hold.state !== "held" || hold.joined !== undefined) return
+  if (hold.core.timer.now() >= hold.endsAt) return lose(hold, "expired")
   hold.core.timer.cancel(hold.endDeadline)
   hold.endsAt = Math.min(Math.max(hold.endsAt, until), hold.grantedAt + hold.call.maxHold)
   endAt(hold)
@@ -130,7 +132,7 @@ export const lose = (hold: Hold, reason: LeaseLostReason): void => {
       reason
     })
   }
-  if (hold.sections.size > 0) {
+  if (hold.sections.length > 0) {
     hold.warningDeadline = core.timer.add(hold.lostAt + overrunPatience, () => overran(hold, false))
   }
 }

@@ -4,18 +4,25 @@
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import { NodeInspectSymbol } from "effect/Inspectable"
-import { type Lease, TypeId } from "../Lease.js"
+import * as Option from "effect/Option"
+import type { Lease } from "../Lease.js"
+import { InvalidKey, type LeaseLost } from "../LockError.js"
+import * as LockKey from "../LockKey.js"
 import * as claims from "./claims.js"
 import { withFiber } from "./compat.js"
 import type { Hold } from "./core.js"
 import * as grants from "./grants.js"
 import * as holds from "./hold.js"
+import { resolveKey } from "./keys.js"
 import * as release from "./release.js"
+import { leaseLost } from "./report.js"
 import * as section from "./section.js"
 import * as shutdown from "./shutdown.js"
 
+export const TypeId = "~effect-locking/Lease"
+
 class LeaseImpl implements Lease<any> {
-  readonly [TypeId]: TypeId = TypeId
+  readonly [TypeId] = TypeId
 
   constructor(readonly hold: Hold, readonly index: number) {}
 
@@ -67,11 +74,11 @@ class LeaseImpl implements Lease<any> {
   provide<A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> {
     return withFiber((fiber) => {
       const { hold } = this
-      const claim: claims.Claim = { parent: claims.of(fiber), hold, leases: leasesOf(hold), over: false }
+      const claim: claims.Claim = { parent: claims.of(fiber), hold }
       return Effect.ensuring(
         Effect.provideService(effect, claims.ClaimRef, claim),
         Effect.sync(() => {
-          claim.over = true
+          claim.hold = undefined
         })
       )
     })
@@ -85,7 +92,33 @@ class LeaseImpl implements Lease<any> {
 }
 
 /** One lease per key, in canonical order. */
-export const leasesOf = (hold: Hold): ReadonlyArray<Lease> => hold.keys.map((_, index) => new LeaseImpl(hold, index))
+export const leasesOf = (hold: Hold): ReadonlyArray<Lease<any>> => hold.keys.map((_, index) => leaseOf(hold, index))
+
+export const leaseOf = (hold: Hold, index: number): Lease<any> => new LeaseImpl(hold, index)
 
 /** When it may no longer be believed: monotonic milliseconds, -Infinity when it is over. */
 export const unsafeValidUntil = (lease: Lease): number => holds.validUntil((lease as LeaseImpl).hold)
+
+/** The lease of the innermost claim that is not given back. */
+export const current: Effect.Effect<Option.Option<Lease>> = Effect.map(claims.ClaimRef, (from) => {
+  for (let claim = from; claim !== undefined; claim = claim.parent) {
+    if (claim.hold !== undefined && claim.hold.state !== "released") {
+      return Option.some(leaseOf(claim.hold, claim.hold.keys.length - 1))
+    }
+  }
+  return Option.none()
+})
+
+/** The lease of a key, for code that must run under it. */
+export const assertHeld = (input: LockKey.Input): Effect.Effect<Lease, LeaseLost> =>
+  Effect.flatMap(Effect.all([claims.ClaimRef, LockKey.Tenant]), ([from, tenant]) => {
+    for (let claim = from; claim !== undefined; claim = claim.parent) {
+      const { hold } = claim
+      if (hold === undefined || hold.state === "released") continue
+      const key = resolveKey(input, hold.core.settings, tenant)
+      const index = key instanceof InvalidKey ? -1 : hold.keys.findIndex((_) => _.id === key.id)
+      if (index < 0) continue
+      return hold.state === "lost" ? Effect.fail(leaseLost(hold)) : Effect.succeed(leaseOf(hold, index))
+    }
+    return Effect.dieMessage("Lease.assertHeld: this code must run under its lock, and does not")
+  })

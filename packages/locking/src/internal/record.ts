@@ -25,7 +25,7 @@ const handoverSpan = 50
 export const apart = (id = ""): KeyRecord => ({
   id,
   queue: new Fifo(),
-  grants: new Fifo(),
+  grants: [],
   contender: undefined,
   releasing: 0
 })
@@ -41,14 +41,14 @@ const fits = (core: Core, held: HeldGrant, request: Request): boolean =>
   request.keys.length === 1 && held.records.length === 1 && request.call.mode === held.mode &&
   isFresh(held.trust, core.timer.now(), held.ttl)
 
-const withinTurn = (core: Core, held: HeldGrant): boolean =>
-  held.handovers < core.settings.maxHandovers && core.timer.now() - held.handoversSince <= handoverSpan
+const withinTurn = (core: Core, held: HeldGrant, most: number): boolean =>
+  held.handovers < most && core.timer.now() - held.handoversSince <= handoverSpan
 
 /** Whether a release may pass the grant on to this request instead. */
 const mayInherit = (core: Core, held: HeldGrant, request: Request): boolean =>
   fits(core, held, request) && request.call.ttl === held.call.ttl && !held.yielding &&
   (held.ttl === Infinity || request.call.autoRenew) && request.call.metadata === held.call.metadata &&
-  held.fencesUsed < held.grant.block && withinTurn(core, held)
+  held.fencesUsed < held.grant.block && withinTurn(core, held, core.settings.maxHandovers)
 
 const share = (core: Core, held: HeldGrant, request: Request): Hold => {
   held.handovers++
@@ -61,7 +61,7 @@ const share = (core: Core, held: HeldGrant, request: Request): Hold => {
  */
 const opening = (core: Core, record: KeyRecord, request: Request): "turn" | "ask" | HeldGrant | undefined => {
   const { contender } = record
-  if (record.grants.first === undefined) return contender === undefined && record.releasing === 0 ? "turn" : undefined
+  if (record.grants.length === 0) return contender === undefined && record.releasing === 0 ? "turn" : undefined
   if (request.call.mode === "exclusive" || (contender !== undefined && contender.call.mode === "exclusive")) {
     return undefined
   }
@@ -69,7 +69,7 @@ const opening = (core: Core, record: KeyRecord, request: Request): "turn" | "ask
     if (held.mode === "exclusive") return undefined
     if (!fits(core, held, request)) continue
     if (held.yielding) return undefined
-    if (withinTurn(core, held)) return held
+    if (withinTurn(core, held, Math.max(1, core.settings.maxHandovers))) return held
     return contender === undefined ? "ask" : undefined
   }
   // readers here, but none with a grant to share: one more goes to the store
@@ -142,7 +142,7 @@ export const settle = (core: Core, record: KeyRecord, othersWait = false): void 
       signal(core, waiter, share(core, found, waiter.request))
     }
   }
-  if (record.grants.first === undefined && record.contender === undefined && record.releasing === 0) {
+  if (record.grants.length === 0 && record.contender === undefined && record.releasing === 0) {
     if (core.records.get(record.id) === record) core.records.delete(record.id)
   }
 }

@@ -49,7 +49,7 @@ export const leaseLost = (hold: Hold): LockError.LeaseLost =>
 export const holderOf = (core: Core, request: Request): LockError.HolderSummary | undefined => {
   const now = core.timer.now()
   for (const key of request.keys) {
-    const held = core.records.get(exclusionId(core, key))?.grants.first?.value
+    const held = core.records.get(exclusionId(core, key))?.grants[0]
     if (held !== undefined && isTrusted(held.trust, now)) {
       const hold = held.holds.first?.value
       return {

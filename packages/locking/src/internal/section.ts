@@ -8,7 +8,8 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type { LeaseLost } from "../LockError.js"
 import type { Restore } from "./calls.js"
-import { fork, inheritFrom, interruptNow, isInterrupted, type RuntimeFiber, stateOf, withFiber } from "./compat.js"
+import * as claims from "./claims.js"
+import { fork, hasChanges, inheritFrom, interruptNow, isInterrupted, type RuntimeFiber, withFiber } from "./compat.js"
 import type { Hold } from "./core.js"
 import * as holds from "./hold.js"
 import { sometimes } from "./probes.js"
@@ -17,37 +18,35 @@ import { leaseLost } from "./report.js"
 /** An end this soon after the loss is not worth a report. */
 const promptly = 10
 
-/** To be run in an uninterruptible region. */
+/** Runs a body under a hold, with a claim in its context where one is given. To be run in an uninterruptible region. */
 export const run = <A, E, R>(
   hold: Hold,
   body: Effect.Effect<A, E, R>,
-  restore: Restore
-): Effect.Effect<Exit.Exit<A, E | LeaseLost>, never, R> => {
-  let stateBefore: unknown
-  const section = withFiber<A, E, R>((child) => {
-    stateBefore = stateOf(child)
-    return restore(body)
-  })
-  return Effect.flatMap(fork(section), (child) =>
-    withFiber((parent) => {
-      const interrupt = () => interruptNow(child)
-      if (hold.state === "lost") {
-        sometimes("lost before the body started")
-        interrupt()
-      }
-      // an interrupt that came before the fork is not passed on to children by itself
-      if (isInterrupted(parent)) interrupt()
-      const place = hold.sections.push(interrupt)
-      return Effect.flatMap(
-        Effect.async<Exit.Exit<A, E>>((resume) => child.addObserver((exit) => resume(Effect.succeed(exit)))),
-        (exit) => {
-          hold.sections.remove(place)
-          const judged = judge(exit, hold, parent)
-          return stateOf(child) === stateBefore ? Effect.succeed(judged) : Effect.as(inheritFrom(child), judged)
+  restore: Restore,
+  claim?: claims.Claim | undefined
+): Effect.Effect<Exit.Exit<A, E | LeaseLost>, never, R> =>
+  Effect.flatMap(
+    fork(claim === undefined ? restore(body) : Effect.zipRight(claims.put(claim), restore(body))),
+    (child) =>
+      withFiber((parent) => {
+        const interrupt = () => interruptNow(child)
+        if (hold.state === "lost") {
+          sometimes("lost before the body started")
+          interrupt()
         }
-      )
-    }))
-}
+        // an interrupt that came before the fork is not passed on to children by itself
+        if (isInterrupted(parent)) interrupt()
+        hold.sections.push(interrupt)
+        return Effect.flatMap(
+          Effect.async<Exit.Exit<A, E>>((resume) => child.addObserver((exit) => resume(Effect.succeed(exit)))),
+          (exit) => {
+            hold.sections.splice(hold.sections.indexOf(interrupt), 1)
+            const judged = judge(exit, hold, parent)
+            return hasChanges(child, parent) ? Effect.as(inheritFrom(child, parent), judged) : Effect.succeed(judged)
+          }
+        )
+      })
+  )
 
 const judge = <A, E>(
   exit: Exit.Exit<A, E>,

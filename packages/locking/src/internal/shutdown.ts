@@ -4,7 +4,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as LockError from "../LockError.js"
-import { type Core, isIdle } from "./core.js"
+import { type Core, grantsOf, isIdle } from "./core.js"
 import * as grants from "./grants.js"
 import * as holds from "./hold.js"
 import { sometimes } from "./probes.js"
@@ -28,7 +28,7 @@ export const close = (core: Core): Effect.Effect<void> =>
 
 /** A lease of a scope that may outlive the layer goes back once nothing runs under it. */
 export const giveBackIfUnused = (core: Core, hold: Parameters<typeof holds.lose>[0]): void => {
-  if (core.closed && hold.isScoped && hold.sections.size === 0) grants.background(core, release.end(hold))
+  if (core.closed && hold.isScoped && hold.sections.length === 0) grants.background(core, release.end(hold))
 }
 
 const idle = (core: Core, deadline: number): Effect.Effect<void> =>
@@ -46,9 +46,9 @@ const idle = (core: Core, deadline: number): Effect.Effect<void> =>
 /** Out of time. What the store ends by itself is left to its ttl; a session that ends takes its locks with it. */
 const leftovers = (core: Core): Effect.Effect<void> =>
   Effect.suspend(() => {
-    const sections = [...core.holds].filter((hold) => hold.sections.size > 0).length
-    const left = core.activities.size + core.grants.size
-    for (const held of core.grants) grants.detach(core, held)
+    const sections = [...core.holds].filter((hold) => hold.sections.length > 0).length
+    const left = core.activities.size + grantsOf(core).length
+    for (const held of grantsOf(core)) grants.detach(core, held)
     for (const activity of core.activities) activity.abort()
     core.timer.trim()
     if (left === 0 && sections === 0) return Effect.void
