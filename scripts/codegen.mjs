@@ -1,5 +1,7 @@
 // Writes packages/*/src/index.ts from the modules beside it: `pnpm codegen`; `pnpm codegen --check` fails when one is stale.
 // A public module has a capital first letter and opens with a JSDoc comment that has `@since`; the index repeats it.
+// Modules that load effect/Schema or effect/Stream cost every importer of the index as much as all of Effect: they stay
+// out of it and are reached by their own path.
 import * as fs from "node:fs"
 import * as path from "node:path"
 
@@ -19,7 +21,9 @@ const entry = (src, file) => {
 for (const name of fs.readdirSync(packages).sort()) {
   const src = path.join(packages, name, "src")
   if (!fs.existsSync(src)) continue
-  const modules = fs.readdirSync(src).filter((file) => /^[A-Z]\w*\.ts$/.test(file)).sort()
+  const isHeavy = (file) =>
+    /^import (?!type)[^\n]*from "effect\/(Schema|Stream)"/m.test(fs.readFileSync(path.join(src, file), "utf8"))
+  const modules = fs.readdirSync(src).filter((file) => /^[A-Z]\w*\.ts$/.test(file) && !isHeavy(file)).sort()
   if (modules.length === 0) continue
   const index = path.join(src, "index.ts")
   const text = modules.map((file) => entry(src, file)).join("\n")
