@@ -22,6 +22,9 @@ import * as waiting from "./waiting.js"
 /** A wait shorter than this still gives its attempts a chance to be answered. */
 const shortestAttempt = 50
 
+/** What happens this soon after another happened with it. */
+const atOnce = 5
+
 /** Pauses between tries while no wake-up can be relied on. */
 const shortestPause = 50
 const longestPause = 1000
@@ -208,6 +211,7 @@ const win = (contest: Contest, grant: Grant, start: number): Contending => {
 const busy = (contest: Contest, answer: Busy): Contending => {
   const { core, request } = contest
   request.last = answer
+  request.lastAt = core.timer.now()
   if (core.closed) return lose(contest, closed(core))
   if (!request.waiting || core.timer.now() >= request.deadline) return lose(contest, outcome(contest))
   if (waiting.isFull(core, request)) {
@@ -238,14 +242,17 @@ const again = (contest: Contest): Contending =>
 
 const arm = (contest: Contest): Effect.Effect<void> =>
   Effect.suspend(() => {
-    const now = contest.core.timer.now()
+    const { core, request } = contest
+    const now = core.timer.now()
     contest.interested = true
     const wake = () => {
       contest.woken = true
       contest.idle = 0
       contest.sleeping.resume?.()
     }
-    return Effect.map(ask(contest, () => contentionOf(contest).arm(wake), now + limitOf(contest, now)), (exit) => {
+    // a subscription that comes after the deadline is of no use
+    const until = Math.min(now + request.call.attemptTimeout, request.deadline)
+    return Effect.map(ask(contest, () => contentionOf(contest).arm(wake), until), (exit) => {
       contest.armed = exit !== undefined && Exit.isSuccess(exit)
     })
   })
@@ -260,11 +267,12 @@ const pause = (contest: Contest): Contending =>
     contest.idle++
     return Effect.flatMap(
       Effect.onInterrupt(calls.sleep(core, until, contest.restore, contest.sleeping), () => interrupted(contest)),
-      () =>
-        // one that stood back has not tried yet
-        core.timer.now() >= request.deadline && !contest.woken && !core.closed && request.last !== undefined
-          ? lose(contest, outcome(contest))
-          : attempt(contest)
+      () => {
+        const late = core.timer.now() - request.deadline
+        // a wake-up at the deadline earns a last try, and one that stood back has not tried at all
+        const isOver = late >= (contest.woken ? atOnce : 0) && !core.closed && request.last !== undefined
+        return isOver ? lose(contest, outcome(contest)) : attempt(contest)
+      }
     )
   })
 

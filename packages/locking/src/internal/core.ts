@@ -45,6 +45,8 @@ export interface Core {
   /** Until when a failed renewal is not reported again; zero while renewals are answered. */
   renewalTrouble: number
   closed: boolean
+  /** The close ran out of time: what cannot be given back at once is left to its ttl. */
+  isOver: boolean
   onIdle: (() => void) | undefined
 }
 
@@ -70,6 +72,7 @@ export interface Request {
   standBack: boolean
   /** What the store said last, for the error of a wait that ends without a grant. */
   last: Busy | DriverError | "no answer" | undefined
+  lastAt: number
   /** Its place among the waiters. */
   place: Member<Request> | undefined
   /** The span under which the caller asks. */

@@ -74,6 +74,7 @@ export const make = (
       renewalTrouble: 0,
       tenancy: tenancy.make(),
       closed: false,
+      isOver: false,
       onIdle: undefined
     }
     if (settings.start === "eager") {
@@ -127,6 +128,7 @@ const prepare = (
     deadline: startedAt + call.waitTimeout,
     standBack: false,
     last: undefined,
+    lastAt: 0,
     place: undefined,
     trace: tracing.traceOf(core, fiber),
     isTraced: false

@@ -93,9 +93,9 @@ const runOut = (core: Core, held: HeldGrant): void => {
 const wantsRenewal = (held: HeldGrant): boolean => {
   // readers who are not renewed end by their own clock, beside others who are
   for (const hold of held.holds) {
-    if (hold.state === "held" && hold.joined === undefined && (hold.call.autoRenew || held.mode === "shared")) {
-      return true
-    }
+    // and what a closing layer waits for keeps its lock
+    const isRunning = hold.state === "held" || hold.reason === "closed"
+    if (isRunning && hold.joined === undefined && (hold.call.autoRenew || held.mode === "shared")) return true
   }
   return false
 }
@@ -181,7 +181,8 @@ const trouble = (core: Core, unanswered: number): void => {
     if (now < core.renewalTrouble) return
     core.renewalTrouble = now + troubleEvery
     core.events.emit(() => ({ _tag: "RenewalFailed", grants: unanswered }))
-    logNow(core, "Warning", "RENEWAL_FAILED", `Renewals of ${unanswered} locks were not answered; trying again`, {
+    logNow(core, "Warning", "RENEWAL_FAILED", "Renewals were not answered; trying again", {
+      locks: unanswered,
       session: core.settings.session
     })
   } else if (core.renewalTrouble > 0) {
@@ -293,7 +294,9 @@ export const abandon = (core: Core, claim: Claim, lastAct: number, lapsesAt: num
             return start >= lastAct ? Effect.void : Effect.zipRight(Effect.sleep(lastAct - now), attempt(0))
           }
           sometimes("release outcome unknown")
-          if (now >= lapsesAt) return log(core, "Warning", "RELEASE_FAILED", "A lock could not be given back")
+          if (now >= lapsesAt || core.isOver) {
+            return log(core, "Warning", "RELEASE_FAILED", "A lock could not be given back")
+          }
           return Effect.zipRight(Effect.sleep(Math.min(1000, 25 * 2 ** tries)), attempt(tries + 1))
         }
       )

@@ -9,7 +9,7 @@ import type { LeaseLostReason } from "../LockError.js"
 import { deferred, deferredDone, interrupted } from "./compat.js"
 import type { Core, HeldGrant, Hold, Joined, Request } from "./core.js"
 import { trustedUntil } from "./pure/trust.js"
-import { keyHash, leaseLost, logNow } from "./report.js"
+import { keyHash, leaseLost, logNow, readable } from "./report.js"
 
 /** How long a section may take to end after its loss before somebody is told that it still runs. */
 const overrunPatience = 1000
@@ -101,10 +101,11 @@ export const extend = (hold: Hold, until: number): void => {
 
 const warn = (hold: Hold): void => {
   const { core } = hold
-  const held = Duration.millis(core.timer.now() - hold.grantedAt)
+  const millis = core.timer.now() - hold.grantedAt
+  const held = Duration.millis(millis)
   core.instruments.longHold(1)
   core.events.emit(() => ({ _tag: "LongHold", keyHash: keyHash(hold), fence: hold.fences[0]!, held }))
-  logNow(core, "Warning", "LOCK_LONG_HOLD", `A lock is held for ${Duration.format(held)}`, { lock: keyHash(hold) })
+  logNow(core, "Warning", "LOCK_LONG_HOLD", `A lock is held for ${readable(millis)}`, { lock: keyHash(hold) })
 }
 
 const settleDeadlines = (hold: Hold): void => {
@@ -132,7 +133,7 @@ export const lose = (hold: Hold, reason: LeaseLostReason): void => {
       reason
     })
   }
-  if (hold.sections.length > 0) {
+  if (hold.sections.length > 0 && reason !== "closed") {
     hold.warningDeadline = core.timer.add(hold.lostAt + overrunPatience, () => overran(hold, false))
   }
 }
@@ -140,7 +141,8 @@ export const lose = (hold: Hold, reason: LeaseLostReason): void => {
 /** A section went on after the loss of its lease. */
 export const overran = (hold: Hold, ended: boolean): void => {
   const { core } = hold
-  const overrun = Duration.millis(core.timer.now() - hold.lostAt)
+  const millis = core.timer.now() - hold.lostAt
+  const overrun = Duration.millis(millis)
   core.instruments.overran(ended ? 1 : 0)
   core.events.emit(() => ({ _tag: "Overrun", keyHash: keyHash(hold), fence: hold.fences[0]!, overrun, ended }))
   logNow(
@@ -148,8 +150,8 @@ export const overran = (hold: Hold, ended: boolean): void => {
     "Warning",
     "LEASE_OVERRUN",
     ended
-      ? `A section ended ${Duration.format(overrun)} after its lease`
-      : `A section still runs although its lease ended ${Duration.format(overrun)} ago`,
+      ? `A section ended ${readable(millis)} after its lease`
+      : `A section still runs although its lease ended ${readable(millis)} ago`,
     { lock: keyHash(hold) }
   )
 }

@@ -136,7 +136,8 @@ export const settle = (core: Core, record: KeyRecord, othersWait = false): void 
     if (found === undefined) return
     if (found === "turn" || found === "ask") {
       record.contender = waiter.request
-      waiter.request.standBack = othersWait && found === "turn"
+      // a reader is in nobody's way: who waits elsewhere shares with it, or is preferred by the store
+      waiter.request.standBack = othersWait && waiter.request.call.mode === "exclusive"
       signal(core, waiter, found)
     } else {
       signal(core, waiter, share(core, found, waiter.request))

@@ -36,13 +36,17 @@ export const logNow = (...args: Parameters<typeof log>): void => {
   args[0].fork(log(...args))
 }
 
+/** For people: whole milliseconds. */
+export const readable = (millis: number): string => Duration.format(Duration.millis(Math.round(millis)))
+
 export const leaseLost = (hold: Hold): LockError.LeaseLost =>
   new LockError.LeaseLost({
     backend: hold.core.settings.backend,
     keyHash: keyHash(hold),
     fence: hold.fences[0]!,
     reason: hold.reason ?? "closed",
-    overrun: Duration.millis(Math.max(0, hold.core.timer.now() - hold.lostAt))
+    // a layer that closes keeps the lock under what still runs
+    overrun: Duration.millis(hold.reason === "closed" ? 0 : Math.max(0, hold.core.timer.now() - hold.lostAt))
   })
 
 /** What this process knows of whoever holds the key, for the error of a caller who did not get it. */
@@ -72,7 +76,9 @@ export const holderOf = (core: Core, request: Request): LockError.HolderSummary 
     mode: last.holder?.mode ?? "exclusive",
     fence: last.holder?.fence,
     since: last.holder?.since,
-    endsIn: last.endsIn,
+    endsIn: last.endsIn === undefined
+      ? undefined
+      : Duration.millis(Math.max(0, Duration.toMillis(last.endsIn) - (now - request.lastAt))),
     session: last.holder?.session,
     local: false
   }

@@ -39,13 +39,14 @@ const idle = (core: Core, deadline: number): Effect.Effect<void> =>
       core.onIdle = undefined
       resume(Effect.void)
     }
-    const timer = core.timer.add(deadline, done)
     core.onIdle = done
+    const timer = core.timer.add(deadline, done)
   })
 
 /** Out of time. What the store ends by itself is left to its ttl; a session that ends takes its locks with it. */
 const leftovers = (core: Core): Effect.Effect<void> =>
   Effect.suspend(() => {
+    core.isOver = true
     const sections = [...core.holds].filter((hold) => hold.sections.length > 0).length
     const left = core.activities.size + grantsOf(core).length
     for (const held of grantsOf(core)) grants.detach(core, held)

@@ -5,7 +5,7 @@
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import { forker, interruptNow, type RuntimeFiber } from "./compat.js"
+import { catchAllCause, forker, interruptNow, type RuntimeFiber } from "./compat.js"
 import { type Deadline, Deadlines } from "./pure/deadlines.js"
 
 /** The live clock never fires a sleep longer than 2^31-1 ms. */
@@ -41,14 +41,22 @@ export const make = (onTick: () => void): Effect.Effect<Timer> =>
         if (mine !== generation) return Effect.void
         armedFor = deadlines.next()
         if (armedFor === Infinity) return Effect.void
-        const left = Math.min(Math.max(0, Math.ceil(armedFor - now())), longestSleep)
-        return Effect.flatMap(clock.sleep(Duration.millis(left)), () => {
-          if (mine !== generation) return Effect.void
-          onTick()
-          for (let entry = deadlines.due(now()); entry !== undefined; entry = deadlines.due(now())) entry.run()
-          return sleepFrom(mine)
-        })
+        const left = Math.min(Math.ceil(armedFor - now()), longestSleep)
+        // never inside of `add`: whoever adds a deadline may have more to note
+        return Effect.flatMap(
+          left <= 0 ? Effect.yieldNow() : clock.sleep(Duration.millis(left)),
+          () => mine === generation ? Effect.zipRight(fire, sleepFrom(mine)) : Effect.void
+        )
       })
+
+    // one that dies must not take the others with it
+    const fire = catchAllCause(
+      Effect.sync(() => {
+        onTick()
+        for (let entry = deadlines.due(now()); entry !== undefined; entry = deadlines.due(now())) entry.run()
+      }),
+      (cause) => Effect.logError("A deadline died", cause)
+    )
 
     const arm = () => {
       armedFor = deadlines.next()

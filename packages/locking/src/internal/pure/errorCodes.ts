@@ -116,7 +116,7 @@ export const losses: { readonly [Reason in LossText]: { readonly why: string; re
     fix: "Do less under the lock, or raise `maxHold`."
   },
   closed: {
-    why: "the layer that held it was closed",
-    fix: "Stop the work that needs locks before the layer closes."
+    why: "the layer that held it was closed, or the section that it joined has ended",
+    fix: "Stop the work that needs locks before the layer closes, and before the section that it joined ends."
   }
 }
