@@ -36,6 +36,7 @@ export interface Run {
   waiting: Stopwatch
   /** When it got its leases, or learned that it gets none. */
   answeredAt: number | undefined
+  endedAt: number | undefined
   /** Since the section was left. */
   leaving: Stopwatch | undefined
   /** Since somebody interrupted the caller. */

@@ -1,6 +1,6 @@
 /** Small plans under which the sweep does every single fault. Their names are stable: mutants point to them. */
 import { noFaults } from "./network.js"
-import { operation as op, type Plan, plan } from "./plan.js"
+import { chaos, operation as op, type Plan, plan } from "./plan.js"
 
 const near = { ...noFaults, delay: 2 }
 
@@ -16,6 +16,16 @@ export const scenarios: Readonly<Record<string, Plan>> = {
   "short leases, renewed": plan(
     [op({ ttl: 60, steps: 8, stepMs: 20 }), op({ node: 1, ttl: 60, at: 20 })],
     { profile: "lossy", faults: near }
+  ),
+
+  "an answer that waits": plan(
+    [op({ ttl: 60, steps: 8, stepMs: 20 }), op({ node: 1, ttl: 60, at: 100 })],
+    { profile: "chaos", faults: near, chaos: [chaos({ kind: "pause", at: 3, ms: 45 })] }
+  ),
+
+  "an answer that comes too late": plan(
+    [op({ ttl: 60, steps: 4, stepMs: 20 }), op({ node: 1, ttl: 60, at: 100 })],
+    { profile: "chaos", faults: near, chaos: [chaos({ kind: "pause", at: 3, ms: 100 })] }
   ),
 
   "hand-over beside another node": plan(

@@ -41,7 +41,7 @@ describe("worlds that failed once", () => {
 
 describe("every single fault (a part of them, another one each hour)", () => {
   // the command line does all of them: pnpm sim --sweep
-  const every = 6
+  const every = 8
   const base = Math.floor(Date.now() / 3_600_000) % every
   for (const scenario of Object.keys(scenarios)) {
     it(scenario, () => {
@@ -49,7 +49,7 @@ describe("every single fault (a part of them, another one each hour)", () => {
         assert.deepStrictEqual(violations, [], `${variant.series} ${variant.what}, seed ${variant.case.seed}`)
         return true
       })
-    })
+    }, 60_000)
   }
 })
 
@@ -75,5 +75,5 @@ describe("any plan under any schedule", () => {
     })
     // a failure prints seed and path
     fc.assert(property, { numRuns: 300, seed })
-  })
+  }, 60_000)
 })

@@ -133,7 +133,7 @@ function* accidents(plan: Plan, plain: Verdict): Generator<Fault> {
       const happen = (base: Plan, event: Pick<Chaos, "kind"> & Partial<Chaos>): Fault => ({
         series: "S4",
         what: `${event.kind} n${node} at ${at}${event.ms ? ` for ${event.ms}` : ""}`,
-        plan: { ...base, chaos: [chaos({ at, node, ...event })] },
+        plan: { ...base, chaos: [...base.chaos, chaos({ at, node, ...event })] },
         orders: 1
       })
       yield happen(withProfile(plan, "chaos"), { kind: "kill" })

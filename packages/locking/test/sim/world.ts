@@ -256,6 +256,7 @@ class World {
       fiber: undefined,
       waiting: new Stopwatch(node.process),
       answeredAt: undefined,
+      endedAt: undefined,
       leaving: undefined,
       interrupted: undefined,
       holdings: [],
@@ -294,6 +295,7 @@ class World {
   private end(run: Run, exit: Exit.Exit<unknown, unknown>): void {
     run.exit = exit
     run.answeredAt ??= this.kernel.now
+    run.endedAt = this.kernel.now
     const outcome = Exit.isSuccess(exit) ? "ok" : failureTag(exit) ?? "interrupted or died"
     this.outcomes.set(outcome, (this.outcomes.get(outcome) ?? 0) + 1)
     this.kernel.trace(`${run.name} ends: ${describe(exit)}`)

@@ -97,6 +97,16 @@ const isInTheWay = (other: Run, run: Run, since: number): boolean =>
   other.operation.keys.length > 1 && other.operation.keys.includes(run.operation.keys[0]) &&
   (other.answeredAt ?? Infinity) >= since
 
+/** When the last section of this process under the key was over: the store may have forgotten or ended its row before. */
+const releasedHere = ({ runs }: Facts, { node, operation }: Run): number =>
+  runs.reduce(
+    (last, other) =>
+      other.node === node && other.section !== "none" && other.operation.keys.includes(operation.keys[0])
+        ? Math.max(last, other.endedAt ?? Infinity)
+        : last,
+    0
+  )
+
 /** I6: a waiter gets a free key at the speed of the network where nothing is lost, else at the speed of the poll. */
 export const freeKeysMove = (facts: Facts, violate: Violate): Oracle => {
   const { kernel, network, plan, store } = facts
@@ -117,7 +127,7 @@ export const freeKeysMove = (facts: Facts, violate: Violate): Oracle => {
     if (run.node.process.dead || run.node.state !== "up" || (made !== undefined && made.key !== keys[0])) return
     const since = facts.freeSince(keys[0], made)
     if (since === undefined) return
-    const from = Math.max(since, run.waiting.startedAt)
+    const from = Math.max(since, run.waiting.startedAt, releasedHere(facts, run))
     if (facts.runs.some((other) => isInTheWay(other, run, from))) return
     const serverPaused = kernel.now - from - store.process.awakeSince(from)
     const idle = run.node.process.awakeSince(from) - serverPaused
