@@ -286,6 +286,12 @@ const attacks: Record<string, (world: World) => Effect.Effect<Attack, unknown, S
       )
     }),
 
+  "a renewal by hand": ({ locking, steps }) =>
+    Effect.succeed({
+      victim: locking.useLock("k", { ttl: "1 minute" }, (lease) =>
+        Effect.zipRight(lease.renew, Effect.zipRight(steps, lease.renew)))
+    }),
+
   "an early release": ({ locking }) =>
     Effect.succeed({
       victim: locking.useLock("k", (lease) => Effect.zipRight(lease.release, fewSteps))

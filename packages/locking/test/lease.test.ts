@@ -563,6 +563,20 @@ describe("the lease in context", () => {
       yield* dies(Lease.assertHeld("secret"))
     }))
 
+  it.scoped("R2.6 R1.2 after an early release there is none", () =>
+    Effect.gen(function*() {
+      const locking = yield* alone()
+      yield* locking.useLock("outer", (outer) =>
+        locking.useLock("k", (lease) =>
+          Effect.gen(function*() {
+            yield* lease.release
+            assert.strictEqual(Option.getOrThrow(yield* Lease.current).fence, outer.fence)
+            const held = yield* Effect.exit(Lease.assertHeld("k"))
+            assert(Exit.isFailure(held) && Option.isSome(Cause.dieOption(held.cause)))
+            yield* Lease.assertHeld("outer")
+          })))
+    }))
+
   it.scoped("R2.6 `assertHeld` fails LeaseLost when it was lost", () =>
     Effect.gen(function*() {
       const { one, two } = yield* twoNodes

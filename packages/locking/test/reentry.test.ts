@@ -167,7 +167,7 @@ describe("reentrant: true", () => {
               assert.strictEqual(inner.fence, outer.fence)
               assert.strictEqual(innermost.fence, outer.fence)
               assert.isTrue(yield* innermost.isValid)
-              assert.strictEqual(Option.getOrThrow(yield* Lease.current), innermost)
+              assert.strictEqual(Option.getOrThrow(yield* Lease.current).fence, outer.fence)
             }))))
       assert.strictEqual(calls.attempt, 1)
       assert.strictEqual(calls.release, 1)
@@ -185,6 +185,24 @@ describe("reentrant: true", () => {
                 assert.strictEqual(inner.key, lease.key)
                 assert.strictEqual<bigint>(inner.fence, lease.fence)
               }))))
+      }
+      yield* assertIdle(locking)
+    }))
+
+  it.scoped("R1.12 several keys join together, when this flow holds them all", () =>
+    Effect.gen(function*() {
+      const locking = yield* alone()
+      const fencesOf = (leases: ReadonlyArray<Lease.Lease>) => leases.map(({ fence }): bigint => fence)
+      for (const mode of ["exclusive", "shared"] as const) {
+        const options = { mode, reentrant: true } as const
+        yield* locking.useLocks(["a", "b"], { mode }, (outer) =>
+          Effect.gen(function*() {
+            const inner = yield* locking.useLocks(["b", "a"], options, (leases) => Effect.succeed(fencesOf(leases)))
+            assert.deepStrictEqual(inner, fencesOf(outer))
+            // to take the rest as well could deadlock with somebody who has the rest
+            const error = yield* Effect.flip(locking.withLocks(Effect.void, ["a", "b", "c"], options))
+            assert.strictEqual(error._tag, "LockReentry")
+          }))
       }
       yield* assertIdle(locking)
     }))

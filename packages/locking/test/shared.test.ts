@@ -163,6 +163,27 @@ describe("readers", () => {
 })
 
 describe("writers", () => {
+  it.scoped("R1.6 are alone: they wait for every reader, here and elsewhere, and every reader for them", () =>
+    Effect.gen(function*() {
+      const { one, two } = yield* twoNodes
+      const readers = [yield* inside(one, shared), yield* inside(one, shared), yield* inside(two, shared)]
+      const writer = yield* inside(one)
+      for (const reader of readers) {
+        assert.isFalse(yield* writer.isIn)
+        yield* reader.leave
+      }
+      assert.isTrue(yield* writer.isIn)
+      const behind = [yield* inside(one, shared), yield* inside(two, shared)]
+      for (const reader of behind) assert.isFalse(yield* reader.isIn)
+      yield* writer.leave
+      // a process that gives a key to others lets them go first, for one poll
+      yield* TestClock.adjust("1 second")
+      for (const reader of behind) assert.isTrue(yield* reader.isIn)
+      for (const reader of behind) yield* reader.leave
+      yield* assertIdle(one)
+      yield* assertIdle(two)
+    }))
+
   it.scoped("R1.6 a writer that waits here is not overtaken by new readers here", () =>
     Effect.gen(function*() {
       const locking = yield* alone()

@@ -565,7 +565,7 @@ describe("withLocks", () => {
   it.scoped("R1.5 the loss of one is the loss of all", () =>
     Effect.gen(function*() {
       const { one, two } = yield* twoNodes
-      for (const mode of ["shared"] as const) {
+      for (const mode of ["exclusive", "shared"] as const) {
         const inside = yield* section
         const valid: Array<boolean> = []
         const holder = yield* Effect.fork(one.useLocks(["a", "b", "c"], { mode }, (leases) =>
@@ -600,6 +600,19 @@ describe("withLocks", () => {
       }
       yield* assertIdle(one)
     }))
+
+  it.effect("R1.5 readers and writers take several keys in one order, whatever the letters", () =>
+    Effect.gen(function*() {
+      // by bytes the first comes first, by UTF-16 units the second
+      const keys = ["\uFFFD", "\u{1F600}"]
+      yield* TestLocking.answerLate("100 millis", { op: "attempt", times: 1 })
+      const readers = yield* Effect.fork(Locking.withLocks(Effect.succeed("readers"), keys, { mode: "shared" }))
+      yield* TestClock.adjust(10)
+      const writer = yield* Effect.fork(Locking.withLocks(Effect.succeed("writer"), keys))
+      yield* TestClock.adjust("3 seconds")
+      assert.deepStrictEqual(yield* ended(readers), Exit.succeed("readers"))
+      assert.deepStrictEqual(yield* ended(writer), Exit.succeed("writer"))
+    }).pipe(Effect.provide(TestLocking.layer)))
 
   it.scoped("R1.5 opposite orders never deadlock, in one process or in two", () =>
     Effect.gen(function*() {
@@ -732,7 +745,13 @@ describe("the end of a section", () => {
         ...driver,
         release: () => Effect.fail(new DriverError({ executed: "unknown", message: "reset" }))
       }),
-      "a driver that dies": (driver) => ({ ...driver, release: () => Effect.die("driver") })
+      "a driver that dies": (driver) => ({ ...driver, release: () => Effect.die("driver") }),
+      "a driver that throws": (driver) => ({
+        ...driver,
+        release: () => {
+          throw new Error("driver")
+        }
+      })
     }
     for (const [name, change] of Object.entries(failing)) {
       it.scoped(`B65 R1.11 ${name}: the section's own end stands, and the trouble is reported`, () =>
