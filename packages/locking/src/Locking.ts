@@ -189,11 +189,7 @@ const fromCore = (core: Core): Locking => {
     events: Effect.map(
       // eslint-disable-next-line no-restricted-syntax -- loaded when asked for: it doubles the cost of importing this module
       Effect.promise(() => import("effect/Stream")),
-      (stream) =>
-        stream.unwrapScoped(
-          Effect.map(core.events.subscribe, (queue) =>
-            stream.takeWhile(stream.fromQueue(queue), (event) => event !== undefined))
-        )
+      (stream) => stream.unwrapScoped(Effect.map(core.events.subscribe, stream.repeatEffectOption))
     )
   }
   cores.set(locking, core)

@@ -1,47 +1,72 @@
 /**
- * Events for whoever listens. Nobody listening costs nothing; a slow listener loses the oldest ones, and is told how
- * many.
+ * Events for whoever listens. Nobody listening costs nothing; a slow listener loses the oldest ones, which are counted,
+ * and never the end.
  */
 import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
-import * as Queue from "effect/Queue"
 import type * as Scope from "effect/Scope"
 import type { Happening, LockEvent } from "../LockEvent.js"
 
 const capacity = 1024
 
+/** The next event, or `None` as the failure of the end. */
+type Take = Effect.Effect<LockEvent, Option.Option<never>>
+
+interface Listener {
+  readonly buffer: Array<LockEvent>
+  resume: ((take: Take) => void) | undefined
+}
+
 export interface Events {
   readonly emit: (happening: () => Happening) => void
-  /** `undefined` marks the end. */
-  readonly subscribe: Effect.Effect<Queue.Dequeue<LockEvent | undefined>, never, Scope.Scope>
+  readonly subscribe: Effect.Effect<Take, never, Scope.Scope>
   readonly close: Effect.Effect<void>
 }
 
 /** `onDrop` is told of each event that a slow listener lost. */
 export const make = (backend: string, wallNow: () => number, onDrop: () => void): Events => {
-  const listeners = new Set<Queue.Queue<LockEvent | undefined>>()
+  const listeners = new Set<Listener>()
   let isClosed = false
-  const offer = (queue: Queue.Queue<LockEvent | undefined>, event: LockEvent | undefined) => {
-    if (Option.getOrElse(queue.unsafeSize(), () => 0) >= capacity) onDrop()
-    queue.unsafeOffer(event)
+
+  const offer = (listener: Listener, event: LockEvent) => {
+    if (listener.resume !== undefined) return listener.resume(Effect.succeed(event))
+    listener.buffer.push(event)
+    if (listener.buffer.length <= capacity) return
+    listener.buffer.shift()
+    onDrop()
   }
+
+  const takeFrom = (listener: Listener): Take =>
+    Effect.async((callback) => {
+      const event = listener.buffer.shift()
+      if (event !== undefined) return callback(Effect.succeed(event))
+      if (isClosed) return callback(Effect.fail(Option.none()))
+      listener.resume = (take) => {
+        listener.resume = undefined
+        callback(take)
+      }
+    })
+
   return {
     emit(happening) {
-      if (listeners.size === 0) return
+      if (listeners.size === 0 || isClosed) return
       const event: LockEvent = { backend, at: wallNow(), ...happening() }
-      for (const queue of listeners) offer(queue, event)
+      for (const listener of listeners) offer(listener, event)
     },
-    subscribe: Effect.acquireRelease(
-      Effect.tap(
-        Queue.sliding<LockEvent | undefined>(capacity),
-        (queue) => Effect.sync(() => isClosed ? offer(queue, undefined) : listeners.add(queue))
+    subscribe: Effect.map(
+      Effect.acquireRelease(
+        Effect.sync(() => {
+          const listener: Listener = { buffer: [], resume: undefined }
+          listeners.add(listener)
+          return listener
+        }),
+        (listener) => Effect.sync(() => listeners.delete(listener))
       ),
-      (queue) => Effect.suspend(() => (listeners.delete(queue), Queue.shutdown(queue)))
+      takeFrom
     ),
     close: Effect.sync(() => {
       isClosed = true
-      for (const queue of listeners) offer(queue, undefined)
-      listeners.clear()
+      for (const { resume } of listeners) resume?.(Effect.fail(Option.none()))
     })
   }
 }
