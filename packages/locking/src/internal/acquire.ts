@@ -18,12 +18,12 @@ import {
   type Request,
   type Waiter
 } from "./core.js"
-import * as grants from "./grants.js"
 import * as holds from "./hold.js"
 import { sometimes } from "./probes.js"
 import { compareIds } from "./pure/keyEncoding.js"
 import * as records from "./record.js"
 import * as release from "./release.js"
+import { confirm } from "./renewal.js"
 import { exclusionId, holderOf, keyHash, refuse } from "./report.js"
 import * as tracing from "./tracing.js"
 import * as waiting from "./waiting.js"
@@ -182,7 +182,7 @@ const askToJoin = (core: Core, record: KeyRecord, request: Request, restore: Res
   begin(core, activity)
   // the answer is everybody's: it goes into the books even when this caller has left
   let isAnswered = false
-  core.fork(grants.confirm(core, shared)).addObserver(() => {
+  core.fork(confirm(core, shared)).addObserver(() => {
     isAnswered = true
     joiner.resume?.()
   })

@@ -10,7 +10,8 @@ import { type Busy, type Contention, DriverError, type Grant } from "../LockDriv
 import * as LockError from "../LockError.js"
 import * as calls from "./calls.js"
 import { type Activity, begin, type Core, finish, type Hold, type KeyRecord, nextToken, type Request } from "./core.js"
-import * as grants from "./grants.js"
+import { abandon, background } from "./giveback.js"
+import { adopt } from "./grant.js"
 import * as holds from "./hold.js"
 import { probes, sometimes } from "./probes.js"
 import * as trust from "./pure/trust.js"
@@ -186,7 +187,7 @@ const win = (contest: Contest, grant: Grant, start: number): Contending => {
   const now = core.timer.now()
   const ttl = Duration.toMillis(grant.ttl)
   if (core.closed || !trust.isTrusted(trust.granted(start, ttl), now)) {
-    grants.abandon(core, grant, contest.unanswered ? contest.mayActUntil : 0, now + ttl)
+    abandon(core, grant, contest.unanswered ? contest.mayActUntil : 0, now + ttl)
     contest.unanswered = false
     if (core.closed) return lose(contest, closed(core))
     sometimes("lease stale on arrival")
@@ -197,7 +198,7 @@ const win = (contest: Contest, grant: Grant, start: number): Contending => {
   if (now >= request.deadline) sometimes("grant beats time-out")
   if (contest.armed && !contest.woken && contest.idle > 0) sometimes("poll cured a lost note")
   const unansweredUntil = contest.unanswered ? contest.mayActUntil : 0
-  const held = grants.adopt(core, grant, start, request, contest.records, now, unansweredUntil)
+  const held = adopt(core, grant, start, request, contest.records, now, unansweredUntil)
   // in one step with the adoption: a grant that nobody holds could be lost with nobody to tell
   const hold = holds.open(core, held, request, now)
   leave(contest)
@@ -341,7 +342,7 @@ const quit = (contest: Contest): void => {
   if (contest.unanswered) {
     sometimes("attempt abandoned")
     const claim = { token: contest.token, keys: request.keys, mode: request.call.mode }
-    grants.abandon(core, claim, contest.mayActUntil, contest.mayActUntil + request.call.ttl)
+    abandon(core, claim, contest.mayActUntil, contest.mayActUntil + request.call.ttl)
   }
   leave(contest)
   for (const record of contest.records) records.stepDown(core, record, request)
@@ -360,5 +361,5 @@ const leave = (contest: Contest): void => {
   waiting.remove(core, request)
   if (!contest.interested) return
   const withdraw = () => contentionOf(contest).withdraw
-  grants.background(core, calls.askFreely(core, withdraw, request.call.attemptTimeout))
+  background(core, calls.askFreely(core, withdraw, request.call.attemptTimeout))
 }

@@ -19,14 +19,15 @@ import { contextOf, forker, interruptNow, type RuntimeFiber, withFiber } from ".
 import type { Core, Hold, Request } from "./core.js"
 import { Entropy } from "./entropy.js"
 import * as events from "./events.js"
-import * as grants from "./grants.js"
 import * as instruments from "./instruments.js"
 import { resolveKey, resolveKeys } from "./keys.js"
 import { leaseOf } from "./lease.js"
+import { listen } from "./loss.js"
 import { defaultCall, parseCall, parseLayer, parseTry } from "./options.js"
 import { Dictionary } from "./pure/dictionary.js"
 import { Fifo } from "./pure/fifo.js"
 import * as release from "./release.js"
+import { renewAll } from "./renewal.js"
 import { log, refuse } from "./report.js"
 import * as section from "./section.js"
 import * as shutdown from "./shutdown.js"
@@ -52,7 +53,7 @@ export const make = (
       if (Math.abs(by) < jump) return
       ahead += by
       core.events.emit(() => ({ _tag: "ClockJumped", by: Duration.millis(Math.abs(by)) }))
-      grants.renewAll(core)
+      renewAll(core)
     })
     let ahead = clock.wallNow() - clock.now()
     const meters = instruments.make(settings.backend)
@@ -80,7 +81,7 @@ export const make = (
     if (settings.start === "eager") {
       yield* Effect.mapError(driver.ready, (error) => providerFailed(core, error))
     }
-    const listener = fork(grants.listen(core))
+    const listener = fork(listen(core))
     yield* Effect.addFinalizer(() =>
       Effect.zipRight(
         shutdown.close(core),

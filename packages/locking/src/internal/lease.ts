@@ -11,10 +11,10 @@ import * as LockKey from "../LockKey.js"
 import * as claims from "./claims.js"
 import { withFiber } from "./compat.js"
 import type { Hold } from "./core.js"
-import * as grants from "./grants.js"
 import * as holds from "./hold.js"
 import { resolveKey } from "./keys.js"
 import * as release from "./release.js"
+import { renewNow } from "./renewal.js"
 import { leaseLost } from "./report.js"
 import * as section from "./section.js"
 import * as shutdown from "./shutdown.js"
@@ -54,7 +54,7 @@ class LeaseImpl implements Lease<any> {
     return Effect.sync(() => Duration.millis(Math.max(0, unsafeValidUntil(this) - this.hold.core.timer.now())))
   }
   get renew() {
-    return grants.renewNow(this.hold)
+    return renewNow(this.hold)
   }
   get release() {
     return Effect.uninterruptible(release.end(this.hold))

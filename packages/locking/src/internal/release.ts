@@ -6,11 +6,13 @@ import * as Exit from "effect/Exit"
 import type { Released } from "../LockDriver.js"
 import * as calls from "./calls.js"
 import { type Activity, begin, type Core, finish, type HeldGrant, type Hold, noteIdle } from "./core.js"
-import * as grants from "./grants.js"
+import { abandon } from "./giveback.js"
 import * as holds from "./hold.js"
+import { detach, lose } from "./loss.js"
 import { sometimes } from "./probes.js"
 import * as trust from "./pure/trust.js"
 import * as records from "./record.js"
+import { renewalEnded } from "./renewal.js"
 import { keyHash, logNow } from "./report.js"
 
 /**
@@ -25,10 +27,10 @@ export const end = (hold: Hold): Effect.Effect<boolean> =>
     const gaveUp = holds.close(hold, now)
     if (hold.joined !== undefined) records.stepDown(core, hold.joined.turns, hold.joined.request)
     if (held.holds.size === 0 && held.trust._tag === "Held") {
-      if (!trust.isTrusted(held.trust, now)) grants.lose(core, held, "expired")
+      if (!trust.isTrusted(held.trust, now)) lose(core, held, "expired")
       else if (held.records.length > 1 || !records.handOver(core, held)) return giveBack(core, held, gaveUp, now)
     } else if (held.holds.size === 0 && held.giveBack) {
-      grants.abandon(core, held.grant, held.unansweredUntil, now + held.ttl)
+      abandon(core, held.grant, held.unansweredUntil, now + held.ttl)
     }
     noteIdle(core)
     return Effect.succeed(gaveUp)
@@ -45,13 +47,13 @@ const giveBack = <A>(core: Core, held: HeldGrant, answer: A, now: number): Effec
   }
   begin(core, activity)
   held.trust = trust.released
-  grants.detach(core, held)
+  detach(core, held)
   for (const record of held.records) record.releasing++
   // a release and a renewal never cross
   const release = () =>
     held.renewal === undefined
       ? core.driver.release(held.grant)
-      : Effect.zipRight(grants.renewalEnded(held), Effect.suspend(() => core.driver.release(held.grant)))
+      : Effect.zipRight(renewalEnded(held), Effect.suspend(() => core.driver.release(held.grant)))
   return Effect.map(
     calls.ask(core, release, now + held.call.attemptTimeout, calls.noRestore, joiner),
     (exit) => {
@@ -76,10 +78,10 @@ const released = (
     logNow(core, "Warning", "RELEASE_UNANSWERED", "A release was not answered; it is repeated in the background", {
       lock: keyHash(held.grant)
     })
-    grants.abandon(core, held.grant, held.unansweredUntil, lapsesAt)
+    abandon(core, held.grant, held.unansweredUntil, lapsesAt)
   } else if (held.unansweredUntil > core.timer.now()) {
     // an attempt that nobody answered may still act, and would grant to a holder who is gone
-    grants.abandon(core, held.grant, held.unansweredUntil, held.unansweredUntil + held.ttl)
+    abandon(core, held.grant, held.unansweredUntil, held.unansweredUntil + held.ttl)
   }
   if (answer === "gone" || answer === "lapsed") {
     logNow(core, "Warning", "RELEASE_LATE", "The store had given up a lock before its section ended", {

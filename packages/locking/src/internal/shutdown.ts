@@ -5,8 +5,9 @@
 import * as Effect from "effect/Effect"
 import * as LockError from "../LockError.js"
 import { type Core, grantsOf, isIdle } from "./core.js"
-import * as grants from "./grants.js"
+import { background } from "./giveback.js"
 import * as holds from "./hold.js"
+import { detach } from "./loss.js"
 import { sometimes } from "./probes.js"
 import * as release from "./release.js"
 import { log } from "./report.js"
@@ -28,7 +29,7 @@ export const close = (core: Core): Effect.Effect<void> =>
 
 /** A lease of a scope that may outlive the layer goes back once nothing runs under it. */
 export const giveBackIfUnused = (core: Core, hold: Parameters<typeof holds.lose>[0]): void => {
-  if (core.closed && hold.isScoped && hold.sections.length === 0) grants.background(core, release.end(hold))
+  if (core.closed && hold.isScoped && hold.sections.length === 0) background(core, release.end(hold))
 }
 
 const idle = (core: Core, deadline: number): Effect.Effect<void> =>
@@ -49,7 +50,7 @@ const leftovers = (core: Core): Effect.Effect<void> =>
     core.isOver = true
     const sections = [...core.holds].filter((hold) => hold.sections.length > 0).length
     const left = core.activities.size + grantsOf(core).length
-    for (const held of grantsOf(core)) grants.detach(core, held)
+    for (const held of grantsOf(core)) detach(core, held)
     for (const activity of core.activities) activity.abort()
     core.timer.trim()
     if (left === 0 && sections === 0) return Effect.void

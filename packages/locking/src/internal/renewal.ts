@@ -1,82 +1,26 @@
 /**
- * The life of a grant: adopted from the store, renewed together with others, perhaps lost. Loss is decided here, beside
- * the calls: by the clock, by a refused renewal, by the driver's own word.
+ * Renewals confirm; they never take a lost grant back. All grants of the layer that are due go to the store together.
  */
-import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Queue from "effect/Queue"
 import * as Random from "effect/Random"
-import type { Claim, Grant, Renewal } from "../LockDriver.js"
-import type { LeaseLost, LeaseLostReason } from "../LockError.js"
+import type { Renewal } from "../LockDriver.js"
+import type { LeaseLost } from "../LockError.js"
 import * as calls from "./calls.js"
-import { interruptNow } from "./compat.js"
-import {
-  type Activity,
-  begin,
-  type Core,
-  finish,
-  grantsOf,
-  type HeldGrant,
-  type Hold,
-  type KeyRecord,
-  noteIdle,
-  type RenewalUnderWay,
-  type Request
-} from "./core.js"
+import { type Core, grantsOf, type HeldGrant, type Hold, type RenewalUnderWay } from "./core.js"
 import * as holds from "./hold.js"
+import { lose } from "./loss.js"
 import { sometimes } from "./probes.js"
-import { Fifo } from "./pure/fifo.js"
 import * as trust from "./pure/trust.js"
 import * as records from "./record.js"
-import { leaseLost, log, logNow } from "./report.js"
+import { leaseLost, logNow } from "./report.js"
 import * as tracing from "./tracing.js"
 
 /** How often the log repeats that renewals get no answer. */
 const troubleEvery = 10_000
 
-export const adopt = (
-  core: Core,
-  grant: Grant,
-  attemptStart: number,
-  request: Request,
-  owned: ReadonlyArray<KeyRecord>,
-  now: number,
-  unansweredUntil: number
-): HeldGrant => {
-  const ttl = Duration.toMillis(grant.ttl)
-  const held: HeldGrant = {
-    grant,
-    mode: grant.mode,
-    ttl,
-    call: request.call,
-    records: owned,
-    holds: new Fifo(),
-    trust: trust.granted(attemptStart, ttl),
-    fencesUsed: 0,
-    handovers: 0,
-    handoversSince: now,
-    yielding: false,
-    confirmations: 0,
-    renewal: undefined,
-    trustDeadline: undefined,
-    renewDeadline: undefined,
-    unansweredUntil,
-    giveBack: false
-  }
-  for (const record of owned) {
-    record.contender = undefined
-    record.grants.push(held)
-  }
-  if (ttl !== Infinity) {
-    watch(core, held)
-    schedule(core, held)
-  }
-  return held
-}
-
 /** The clock runs beside everything else: it alone ends a lease whose renewals hang. */
-const watch = (core: Core, held: HeldGrant): void => {
+export const watch = (core: Core, held: HeldGrant): void => {
   if (held.trust._tag !== "Held") return
   held.trustDeadline = core.timer.add(held.trust.until, () => {
     if (held.trust._tag !== "Held") return
@@ -100,7 +44,7 @@ const wantsRenewal = (held: HeldGrant): boolean => {
   return false
 }
 
-const schedule = (core: Core, held: HeldGrant): void => {
+export const schedule = (core: Core, held: HeldGrant): void => {
   if (held.trust._tag !== "Held" || held.trust.renewAt === Infinity) return
   core.timer.cancel(held.renewDeadline)
   held.renewDeadline = core.timer.add(held.trust.renewAt, () => renewDue(core))
@@ -238,68 +182,3 @@ export const renewNow = (hold: Hold): Effect.Effect<void, LeaseLost> =>
       return Effect.void
     })
   })
-
-/** The process does not own it any more, as far as it may believe. */
-export const lose = (core: Core, held: HeldGrant, reason: LeaseLostReason): void => {
-  if (held.trust._tag !== "Held") return
-  held.trust = trust.lost
-  detach(core, held)
-  for (const hold of held.holds) holds.lose(hold, reason)
-  const byOwnClock = reason === "unconfirmed" || reason === "expired"
-  // a session's lock does not end by itself: unlocking it now is what makes the lease end
-  if (byOwnClock && core.driver.capabilities.expiry === "session") abandon(core, held.grant, 0, Infinity)
-  // the store may keep what was not confirmed, and the other keys of which one was lost
-  else held.giveBack = reason === "unconfirmed" || (held.records.length > 1 && reason !== "session-ended")
-  for (const record of held.records) records.settle(core, record)
-  noteIdle(core)
-}
-
-/** Takes the grant out of the books, before its release or after its loss. */
-export const detach = (core: Core, held: HeldGrant): void => {
-  core.timer.cancel(held.trustDeadline)
-  core.timer.cancel(held.renewDeadline)
-  for (const { grants } of held.records) {
-    const index = grants.indexOf(held)
-    if (index >= 0) grants.splice(index, 1)
-  }
-}
-
-/** Grants that the driver itself knows to be lost. */
-export const listen = (core: Core): Effect.Effect<void> =>
-  Effect.forever(Effect.map(Queue.take(core.driver.losses), ({ reason, token }) => {
-    for (const held of grantsOf(core)) if (held.grant.token === token) lose(core, held, reason)
-  }))
-
-/** Work of the layer's own that its close waits for, as long as it may. */
-export const background = (core: Core, effect: Effect.Effect<unknown>): void => {
-  const fiber = core.fork(effect)
-  const activity: Activity = { kind: "background", end: () => {}, abort: () => interruptNow(fiber), place: undefined }
-  begin(core, activity)
-  fiber.addObserver(() => finish(core, activity))
-}
-
-/**
- * Gives back by its token whatever the store may have granted or may still grant, in the background: at once, once more
- * when no attempt can act any more (`lastAct`), and again until an answer comes or it has lapsed anyway (`lapsesAt`).
- */
-export const abandon = (core: Core, claim: Claim, lastAct: number, lapsesAt: number): void => {
-  const attempt = (tries: number): Effect.Effect<void> =>
-    Effect.suspend(() => {
-      const start = core.timer.now()
-      return Effect.flatMap(
-        calls.askFreely(core, () => core.driver.release(claim), core.defaults.attemptTimeout),
-        (exit) => {
-          const now = core.timer.now()
-          if (exit !== undefined && Exit.isSuccess(exit)) {
-            return start >= lastAct ? Effect.void : Effect.zipRight(Effect.sleep(lastAct - now), attempt(0))
-          }
-          sometimes("release outcome unknown")
-          if (now >= lapsesAt || core.isOver) {
-            return log(core, "Warning", "RELEASE_FAILED", "A lock could not be given back")
-          }
-          return Effect.zipRight(Effect.sleep(Math.min(1000, 25 * 2 ** tries)), attempt(tries + 1))
-        }
-      )
-    })
-  background(core, attempt(0))
-}

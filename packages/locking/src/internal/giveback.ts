@@ -1,0 +1,45 @@
+/**
+ * What the store may keep although nobody here holds it goes back in the background, where nobody waits for it.
+ */
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import type { Claim } from "../LockDriver.js"
+import * as calls from "./calls.js"
+import { interruptNow } from "./compat.js"
+import { type Activity, begin, type Core, finish } from "./core.js"
+import { sometimes } from "./probes.js"
+import { log } from "./report.js"
+
+/** Work of the layer's own that its close waits for, as long as it may. */
+export const background = (core: Core, effect: Effect.Effect<unknown>): void => {
+  const fiber = core.fork(effect)
+  const activity: Activity = { kind: "background", end: () => {}, abort: () => interruptNow(fiber), place: undefined }
+  begin(core, activity)
+  fiber.addObserver(() => finish(core, activity))
+}
+
+/**
+ * Gives back by its token whatever the store may have granted or may still grant, in the background: at once, once more
+ * when no attempt can act any more (`lastAct`), and again until an answer comes or it has lapsed anyway (`lapsesAt`).
+ */
+export const abandon = (core: Core, claim: Claim, lastAct: number, lapsesAt: number): void => {
+  const attempt = (tries: number): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      const start = core.timer.now()
+      return Effect.flatMap(
+        calls.askFreely(core, () => core.driver.release(claim), core.defaults.attemptTimeout),
+        (exit) => {
+          const now = core.timer.now()
+          if (exit !== undefined && Exit.isSuccess(exit)) {
+            return start >= lastAct ? Effect.void : Effect.zipRight(Effect.sleep(lastAct - now), attempt(0))
+          }
+          sometimes("release outcome unknown")
+          if (now >= lapsesAt || core.isOver) {
+            return log(core, "Warning", "RELEASE_FAILED", "A lock could not be given back")
+          }
+          return Effect.zipRight(Effect.sleep(Math.min(1000, 25 * 2 ** tries)), attempt(tries + 1))
+        }
+      )
+    })
+  background(core, attempt(0))
+}
