@@ -8,7 +8,7 @@
  *   pnpm sim --regression NAME     one stored world, with its trace
  *
  * More: --base N (first seed), --worlds N (at most), --profile NAME, --series S1,S3, --seeds N and --orders N (of the
- * sweep), --no-shrink, --quiet.
+ * sweep), --patience N (a sweep gives up after so many seconds of processor time), --no-shrink, --quiet.
  */
 import { parseArgs } from "node:util"
 import type { Probe } from "../../src/internal/probes.js"
@@ -35,6 +35,7 @@ const { values: args } = parseArgs({
     profile: { type: "string" },
     seeds: { type: "string", default: "1" },
     orders: { type: "string", default: "12" },
+    patience: { type: "string", default: "Infinity" },
     shrink: { type: "boolean", default: true },
     quiet: { type: "boolean", default: false }
   },
@@ -56,9 +57,13 @@ const progress = (what: string) => {
 const count = (map: ReadonlyMap<string, number>) =>
   [...map].sort(([a], [b]) => a < b ? -1 : 1).map(([name, n]) => `${name} ${n}`).join(", ")
 
+const processorSeconds = () => {
+  const { system, user } = process.cpuUsage()
+  return (user + system) / 1e6
+}
+
 const summarize = (seeds: string) => {
-  const cpu = process.cpuUsage()
-  const cpuSeconds = (cpu.user + cpu.system) / 1e6
+  const cpuSeconds = processorSeconds()
   console.log(
     `${tally.worlds} worlds (${seeds}), ${tally.steps} steps, ${Math.round(tally.virtualMs / 1000)} virtual seconds ` +
       `in ${seconds()} s (${Math.round(tally.worlds / cpuSeconds)} worlds per CPU second)`
@@ -176,6 +181,7 @@ if (args.regression !== undefined) {
   const seed = Number(args.seed)
   replay({ plan: generate(seed, args.profile as Profile | undefined), seed })
 } else if (args.sweep || args.scenario !== undefined) {
-  runSweep()
+  const patience = Number(args.patience)
+  runSweep(() => processorSeconds() < patience)
   summarize("sweep")
 } else search()

@@ -12,6 +12,6 @@ describe("mutants of the engine", () => {
     it(`the sweep finds: ${mutant.name}`, async () => {
       const { killed, output } = await hunt(mutant)
       assert.isTrue(killed, `${mutant.about}\n${output}`)
-    }, 20_000)
+    }, 90_000)
   }
 })

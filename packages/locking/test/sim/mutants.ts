@@ -14,7 +14,7 @@ export interface Mutant {
   /** Whose sweep finds it, and by which faults. */
   readonly scenario: string
   readonly series: ReadonlyArray<Series>
-  /** Each text is in its file exactly once. Files are relative to the package: sources, or the simulated store. */
+  /** Each text is exactly once in its file, or in a folder, so that code may move. Relative to the package. */
   readonly edits: ReadonlyArray<{
     readonly file: string
     readonly search: string | ReadonlyArray<string>
@@ -34,8 +34,11 @@ const packageRoot = path.resolve(here, "../..")
 /** Inside the package, so that imports of dependencies resolve; ignored by git and by the linter. */
 const workshop = path.join(packageRoot, ".vitest", "mutants")
 
-/** A child that found nothing until then never will. */
-const secondsToLive = 10
+/** Seconds of processor time in which the sweep must find it. */
+const patience = 10
+
+/** Seconds after which something hangs, however busy the machine is. */
+const longest = 80
 
 export const load = (): ReadonlyArray<Mutant> =>
   fs.readdirSync(path.join(here, "mutants")).filter((file) => file.endsWith(".json")).sort().map((file) => ({
@@ -45,7 +48,8 @@ export const load = (): ReadonlyArray<Mutant> =>
 
 /** Breaks a copy of the engine and lets the sweep loose on it. */
 export const hunt = async (mutant: Mutant): Promise<Verdict> => {
-  const copy = path.join(workshop, mutant.name.replaceAll(/\W+/g, "-"))
+  // several runs may be at work at once
+  const copy = path.join(workshop, `${mutant.name.replaceAll(/\W+/g, "-")}-${process.pid}`)
   fs.rmSync(copy, { recursive: true, force: true })
   try {
     fs.cpSync(path.join(packageRoot, "src"), path.join(copy, "src"), { recursive: true })
@@ -60,14 +64,22 @@ export const hunt = async (mutant: Mutant): Promise<Verdict> => {
 
 const text = (lines: string | ReadonlyArray<string>): string => typeof lines === "string" ? lines : lines.join("\n")
 
-const edit = (file: string, search: string, replace: string): void => {
-  const source = fs.readFileSync(file, "utf8")
-  const parts = source.split(search)
-  if (parts.length !== 2) {
-    throw new Error(`${path.basename(file)} has ${parts.length - 1} places like this, not one:\n${search}`)
+const edit = (target: string, search: string, replace: string): void => {
+  const files = filesOf(target).map((file) => ({ file, parts: fs.readFileSync(file, "utf8").split(search) }))
+  const found = files.filter(({ parts }) => parts.length > 1)
+  if (found.length !== 1 || found[0].parts.length !== 2) {
+    const places = found.reduce((sum, { parts }) => sum + parts.length - 1, 0)
+    throw new Error(`${path.basename(target)} has ${places} places like this, not one:\n${search}`)
   }
-  fs.writeFileSync(file, parts.join(replace))
+  fs.writeFileSync(found[0].file, found[0].parts.join(replace))
 }
+
+const filesOf = (target: string): ReadonlyArray<string> =>
+  fs.statSync(target).isFile()
+    ? [target]
+    : fs.readdirSync(target, { recursive: true, encoding: "utf8" })
+      .filter((file) => file.endsWith(".ts"))
+      .map((file) => path.join(target, file))
 
 const run = (copy: string, mutant: Mutant): Promise<Verdict> => {
   const startedAt = performance.now()
@@ -79,9 +91,11 @@ const run = (copy: string, mutant: Mutant): Promise<Verdict> => {
     mutant.scenario,
     "--series",
     mutant.series.join(","),
+    "--patience",
+    `${patience}`,
     "--no-shrink",
     "--quiet"
-  ], { cwd: packageRoot, stdio: ["ignore", "pipe", "pipe"], timeout: secondsToLive * 1000, killSignal: "SIGKILL" })
+  ], { cwd: packageRoot, stdio: ["ignore", "pipe", "pipe"], timeout: longest * 1000, killSignal: "SIGKILL" })
   let output = ""
   const hear = (chunk: Buffer) => {
     output += chunk.toString()

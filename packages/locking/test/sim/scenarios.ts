@@ -23,6 +23,11 @@ export const scenarios: Readonly<Record<string, Plan>> = {
     { profile: "chaos", faults: near, chaos: [chaos({ kind: "pause", at: 3, ms: 45 })] }
   ),
 
+  "renewals that hang": plan(
+    [op({ ttl: 60, steps: 8, stepMs: 20 }), op({ node: 1, ttl: 60, at: 100 })],
+    { profile: "chaos", faults: near, chaos: [chaos({ kind: "partition", at: 10, ms: 300 })] }
+  ),
+
   "an answer that comes too late": plan(
     [op({ ttl: 60, steps: 4, stepMs: 20 }), op({ node: 1, ttl: 60, at: 100 })],
     { profile: "chaos", faults: near, chaos: [chaos({ kind: "pause", at: 3, ms: 100 })] }
@@ -64,7 +69,7 @@ export const scenarios: Readonly<Record<string, Plan>> = {
   ),
 
   "closing waits for nobody": plan(
-    [op({ ttl: 60, stepMs: 20, finalMs: 400 }), op({ node: 1, ttl: 60, at: 20 })],
+    [op({ ttl: 60, stepMs: 20, finalMs: 150 }), op({ node: 1, ttl: 60, at: 20 })],
     {
       profile: "lossy",
       faults: near,
