@@ -298,6 +298,40 @@ describe("hand-over", () => {
         assert.strictEqual(yield* Fiber.join(here), "here")
       }))
 
+    it.scoped("R6.4 in memory, who stood back goes on when those who waited give up", () =>
+      Effect.gen(function*() {
+        const { locking, other } = yield* world({}, { remote: false })
+        const lease = yield* locking.acquire("k")
+        const there = yield* Effect.fork(other.withLock(Effect.void, "k", patient))
+        yield* settled
+        const here = yield* Effect.fork(
+          locking.withLock(Effect.succeed("here"), "k", { ...patient, metadata: { a: "b" } })
+        )
+        yield* settled
+        yield* lease.release
+        // its wake-up is on its way
+        there.unsafeInterruptAsFork(FiberId.none)
+        yield* TestClock.adjust("1 second")
+        const exit = yield* here.poll
+        assert(Option.isSome(exit), "still waits for nobody")
+        assert.strictEqual(yield* exit.value, "here")
+      }))
+
+    it.scoped("R1.7 R6.4 B45 a wait that ends while it stands back asks once, and does not fail OutcomeUnknown", () =>
+      Effect.gen(function*() {
+        const { locking, other } = yield* world()
+        const lease = yield* locking.acquire("k")
+        yield* Effect.fork(other.withLock(Effect.never, "k", patient))
+        yield* settled
+        const here = yield* Effect.fork(
+          locking.withLock(Effect.void, "k", { metadata: { a: "b" }, waitTimeout: "1 second" })
+        )
+        yield* TestClock.adjust("950 millis")
+        yield* lease.release
+        yield* TestClock.adjust("100 millis")
+        assert.strictEqual((yield* Effect.flip(Fiber.join(here)))._tag, "WaitTimeout")
+      }))
+
     it.scoped("R1.13 R6.4 two processes under load take turns", () =>
       Effect.gen(function*() {
         const { locking, other } = yield* world({}, { remote: false })

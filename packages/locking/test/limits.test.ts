@@ -52,6 +52,19 @@ describe("limits", () => {
           assert.strictEqual(driver.calls.length, before)
         }))
 
+      it.scoped("R6.1 QueueFull: a key held elsewhere is not waited for with maxWaiters 0", () =>
+        Effect.gen(function*() {
+          const { locking, other } = yield* world({ maxWaiters: 0 }, capabilities)
+          yield* other.acquire("k")
+          const waiting = yield* Effect.fork(Effect.flip(locking.withLock(Effect.void, "k")))
+          yield* settled
+          const exit = yield* waiting.poll
+          assert(Option.isSome(exit), "waits")
+          assert.strictEqual((yield* exit.value)._tag, "QueueFull")
+          yield* settled
+          assertIdle(locking)
+        }))
+
       it.scoped("R6.1 QueueFull: the waiters of all keys count together, and a place that was left is free again", () =>
         Effect.gen(function*() {
           const { driver, locking } = yield* world({ maxWaiters: 3 }, capabilities)

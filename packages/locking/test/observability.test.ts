@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import {
+  Deferred,
   Duration,
   Effect,
   Exit,
@@ -365,6 +366,55 @@ describe("events", () => {
       assert.deepStrictEqual(ended!.overrun, Duration.seconds(3))
     }))
 
+  it.scoped("R10.2 a reader whose buffer is full at the close still comes to the end", () =>
+    Effect.gen(function*() {
+      const scope = yield* Scope.make()
+      const locking = yield* Effect.provideService(
+        Locking.make(yield* MemoryStore.driver(yield* MemoryStore.make)),
+        Scope.Scope,
+        scope
+      )
+      const go = yield* Deferred.make<void>()
+      const reader = yield* Effect.fork(
+        Stream.runDrain(Stream.tap(yield* locking.events, () => Deferred.await(go)))
+      )
+      yield* settled
+      for (let i = 0; i < 800; i++) yield* locking.withLock(Effect.void, "k")
+      yield* Scope.close(scope, Exit.void)
+      yield* Deferred.succeed(go, undefined)
+      yield* settled
+      assert(Option.isSome(yield* reader.poll), "the stream goes on")
+    }))
+  it.scoped("R10.2 R6.5 a slow reader loses the oldest, the last 1 024 stay, and the loss is counted", () =>
+    Effect.gen(function*() {
+      const name = backend()
+      const { locking } = yield* world({ backend: name }, { remote: false })
+      const go = yield* Deferred.make<void>()
+      const read: Array<LockEvent> = []
+      yield* Effect.fork(
+        Stream.runForEach(
+          yield* locking.events,
+          (event) => Effect.zipRight(Deferred.await(go), Effect.sync(() => read.push(event)))
+        )
+      )
+      const quick = yield* events(locking)
+      for (let i = 0; i < 800; i++) {
+        yield* locking.withLock(Effect.void, "k")
+        if (i % 100 === 0) yield* settled
+      }
+      yield* settled
+      // nobody was held up, and who keeps up has all of them
+      assert.strictEqual(quick.seen.length, 1_600)
+      const lost = (yield* metricsOf(name))["events_dropped_total"] as number
+      yield* Deferred.succeed(go, undefined)
+      yield* settled
+      assert.strictEqual(read.length, 1_600 - lost)
+      // what it had in hand, and what was kept for it
+      assert.isAtLeast(read.length, 1_024)
+      assert.isAtMost(read.length, 1_024 + 2)
+      assert.deepStrictEqual(read.slice(-1_024), quick.seen.slice(-1_024))
+    }))
+
   it.scoped("R10.2 are not kept for nobody: a reader sees what comes after it", () =>
     Effect.gen(function*() {
       const { locking } = yield* world()
@@ -549,7 +599,7 @@ describe("operating", () => {
       yield* Locking.acquire("k")
       assert.strictEqual((yield* Locking.inspect("k")).length, 1)
       assert.strictEqual((yield* Locking.list).length, 1)
-      const first = yield* Effect.fork(Stream.runHead(Stream.unwrap(Locking.events)))
+      const first = yield* Effect.fork(Stream.runHead(yield* Locking.events))
       yield* settled
       assert.strictEqual((yield* Locking.forceRelease("k")).length, 1)
       yield* settled

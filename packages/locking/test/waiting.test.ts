@@ -182,6 +182,47 @@ describe("waiting", () => {
         assert.strictEqual(yield* valueOf(waiter), "done")
       }))
 
+    it.scoped("R6.2 a wake-up that comes while an attempt is on its way leads to one more", () =>
+      Effect.gen(function*() {
+        const { driver, locking, other } = yield* world({ pollInterval: "1 minute" })
+        const lease = yield* other.acquire("k")
+        const asking = yield* Deferred.make<void>()
+        const answer = yield* Deferred.make<void>()
+        // the store refuses, the lock is released, and only then the refusal arrives
+        driver.next(
+          "attempt",
+          (execute) => execute,
+          (execute) =>
+            Effect.tap(execute, () => Effect.zipRight(Deferred.succeed(asking, undefined), Deferred.await(answer)))
+        )
+        const waiter = yield* Effect.fork(locking.withLock(Effect.succeed("done"), "k", patient))
+        yield* Deferred.await(asking)
+        yield* lease.release
+        yield* Deferred.succeed(answer, undefined)
+        yield* settled
+        assert.strictEqual(yield* valueOf(waiter), "done")
+      }))
+
+    it.scoped("R6.2 B28 wake-ups do not cut the attempt that is on its way, however many come", () =>
+      Effect.gen(function*() {
+        const { driver, locking, other } = yield* world({ pollInterval: "1 minute" })
+        const lease = yield* other.acquire("k")
+        const waiter = yield* Effect.fork(locking.withLock(Effect.succeed("done"), "k", patient))
+        yield* settled
+        driver.always("attempt", Faulty.slow(20))
+        const before = driver.count("attempt")
+        yield* lease.release
+        // others come and go, each with a wake-up
+        for (let i = 0; i < 5; i++) {
+          yield* other.withLockIfAvailable(Effect.void, "k")
+          yield* TestClock.adjust(10)
+        }
+        assert.strictEqual(yield* valueOf(waiter), "done")
+        assert.strictEqual(driver.count("attempt"), before + 1)
+        // and nothing has to be given back twice
+        assert.strictEqual(driver.count("release"), 1)
+      }))
+
     it.scoped("R6.2 B22 a lost wake-up costs a poll of 250 ms ± 25 %", () =>
       Effect.gen(function*() {
         const { driver, locking, other } = yield* world()
