@@ -123,17 +123,20 @@ export const layerStore: Layer.Layer<TestLocking> = Layer.scoped(
  *
  * @example
  * ```ts
- * import { assert, it } from "@effect/vitest"
- * import { Effect, Option } from "effect"
+ * import { strictEqual } from "node:assert"
+ * import { Effect, Option, TestContext } from "effect"
  * import { Locking, TestLocking } from "effect-locking"
  *
- * it.scoped("the report runs on one machine only", () =>
- *   Effect.gen(function*() {
- *     const other = yield* TestLocking.node("other")
- *     const elsewhere = other.withLockIfAvailable(Effect.succeed("done"), "report")
- *     assert.isTrue(Option.isNone(yield* Locking.withLock(elsewhere, "report")))
- *     assert.isTrue(Option.isSome(yield* elsewhere))
- *   }).pipe(Effect.provide(TestLocking.layer)))
+ * // the report runs on one machine only
+ * const program = Effect.gen(function*() {
+ *   const other = yield* TestLocking.node("other")
+ *   const elsewhere = other.withLockIfAvailable(Effect.succeed("done"), "report")
+ *   strictEqual(Option.isNone(yield* Locking.withLock(elsewhere, "report")), true)
+ *   strictEqual(Option.isSome(yield* elsewhere), true)
+ * })
+ *
+ * // in a test: it.scoped("…", () => program.pipe(Effect.provide(TestLocking.layer)))
+ * Effect.runPromise(program.pipe(Effect.scoped, Effect.provide(TestLocking.layer), Effect.provide(TestContext.TestContext)))
  * ```
  *
  * @since 0.1.0
@@ -197,20 +200,23 @@ export const layerWith = (
  *
  * @example
  * ```ts
- * import { assert, it } from "@effect/vitest"
- * import { Effect, Fiber, TestClock } from "effect"
+ * import { strictEqual } from "node:assert"
+ * import { Effect, Fiber, TestClock, TestContext } from "effect"
  * import { Locking, TestLocking } from "effect-locking"
  *
- * const program = Locking.withLock(Effect.sleep("1 minute"), "orders")
+ * const work = Locking.withLock(Effect.sleep("1 minute"), "orders")
  *
- * it.effect("a section is interrupted when its lock is taken away", () =>
- *   Effect.gen(function*() {
- *     const running = yield* Effect.fork(program)
- *     yield* TestClock.adjust("10 seconds")
- *     yield* TestLocking.loseLease("orders")
- *     const error = yield* Effect.flip(Fiber.join(running))
- *     assert.strictEqual(error.code, "LEASE_LOST")
- *   }).pipe(Effect.provide(TestLocking.layer)))
+ * // a section is interrupted when its lock is taken away
+ * const program = Effect.gen(function*() {
+ *   const running = yield* Effect.fork(work)
+ *   yield* TestClock.adjust("10 seconds")
+ *   yield* TestLocking.loseLease("orders")
+ *   const error = yield* Effect.flip(Fiber.join(running))
+ *   strictEqual(error.code, "LEASE_LOST")
+ * })
+ *
+ * // in a test: it.effect("…", () => program.pipe(Effect.provide(TestLocking.layer)))
+ * Effect.runPromise(program.pipe(Effect.provide(TestLocking.layer), Effect.provide(TestContext.TestContext)))
  * ```
  *
  * @since 0.1.0
@@ -295,18 +301,21 @@ export const refuse = (
  *
  * @example
  * ```ts
- * import { assert, it } from "@effect/vitest"
- * import { Effect, Fiber, TestClock } from "effect"
+ * import { strictEqual } from "node:assert"
+ * import { Effect, Fiber, TestClock, TestContext } from "effect"
  * import { Locking, TestLocking } from "effect-locking"
  *
- * it.effect("a grant whose answer is lost is found again", () =>
- *   Effect.gen(function*() {
- *     yield* TestLocking.dropNextReply({ op: "grant" })
- *     const running = yield* Effect.fork(Locking.withLock(Effect.succeed("done"), "orders"))
- *     yield* TestClock.adjust("5 seconds")
- *     assert.strictEqual(yield* Fiber.join(running), "done")
- *     assert.strictEqual((yield* TestLocking.calls()).attempt, 2)
- *   }).pipe(Effect.provide(TestLocking.layer)))
+ * // a grant whose answer is lost is found again
+ * const program = Effect.gen(function*() {
+ *   yield* TestLocking.dropNextReply({ op: "grant" })
+ *   const running = yield* Effect.fork(Locking.withLock(Effect.succeed("done"), "orders"))
+ *   yield* TestClock.adjust("5 seconds")
+ *   strictEqual(yield* Fiber.join(running), "done")
+ *   strictEqual((yield* TestLocking.calls()).attempt, 2)
+ * })
+ *
+ * // in a test: it.effect("…", () => program.pipe(Effect.provide(TestLocking.layer)))
+ * Effect.runPromise(program.pipe(Effect.provide(TestLocking.layer), Effect.provide(TestContext.TestContext)))
  * ```
  *
  * @since 0.1.0
@@ -394,17 +403,20 @@ export const heal: Effect.Effect<void, never, TestLocking> = change((store) => s
  *
  * @example
  * ```ts
- * import { assert, it } from "@effect/vitest"
- * import { Effect } from "effect"
+ * import { strictEqual } from "node:assert"
+ * import { Effect, TestContext } from "effect"
  * import { TestLocking } from "effect-locking"
  *
- * it.effect("a holder that was killed keeps the key until its ttl is over", () =>
- *   Effect.gen(function*() {
- *     yield* TestLocking.node("worker").pipe(Effect.flatMap((worker) => worker.acquire("orders")))
- *     yield* TestLocking.kill("worker")
- *     const [holder] = yield* TestLocking.holders("orders")
- *     assert.strictEqual(holder?.session, "worker")
- *   }).pipe(Effect.scoped, Effect.provide(TestLocking.layer)))
+ * // a holder that was killed keeps the key until its ttl is over
+ * const program = Effect.gen(function*() {
+ *   yield* TestLocking.node("worker").pipe(Effect.flatMap((worker) => worker.acquire("orders")))
+ *   yield* TestLocking.kill("worker")
+ *   const [holder] = yield* TestLocking.holders("orders")
+ *   strictEqual(holder?.session, "worker")
+ * })
+ *
+ * // in a test: it.effect("…", () => program.pipe(Effect.provide(TestLocking.layer)))
+ * Effect.runPromise(program.pipe(Effect.scoped, Effect.provide(TestLocking.layer), Effect.provide(TestContext.TestContext)))
  * ```
  *
  * @since 0.1.0

@@ -489,5 +489,5 @@ describe("TestLocking", () => {
       yield* TestLocking.heal
       yield* TestLocking.answerLate(20)
       yield* Locking.withLock(Effect.void, "invoices")
-    }).pipe(Effect.provide(TestLocking.layerWith({ ttl: 200 })), Effect.provide(Logger.remove(Logger.defaultLogger))))
+    }).pipe(Effect.provide([TestLocking.layerWith({ ttl: 200 }), Logger.remove(Logger.defaultLogger)])))
 })

@@ -130,7 +130,7 @@ const metadataOf = ({ call, trace }: Request): Readonly<Record<string, string>> 
 
 const attempt = (contest: Contest): Contending => {
   const { core, request } = contest
-  if (core.closed) return lose(contest, closed(core))
+  if (core.closed) return fail(contest, closed(core))
   const start = core.timer.now()
   const limit = limitOf(contest, start)
   const before = { unanswered: contest.unanswered, mayActUntil: contest.mayActUntil }
@@ -189,7 +189,7 @@ const win = (contest: Contest, grant: Grant, start: number): Contending => {
   if (core.closed || !trust.isTrusted(trust.granted(start, ttl), now)) {
     abandon(core, grant, contest.unanswered ? contest.mayActUntil : 0, now + ttl)
     contest.unanswered = false
-    if (core.closed) return lose(contest, closed(core))
+    if (core.closed) return fail(contest, closed(core))
     sometimes("lease stale on arrival")
     contest.token = nextToken(core)
     request.last = "no answer"
@@ -213,10 +213,10 @@ const busy = (contest: Contest, answer: Busy): Contending => {
   const { core, request } = contest
   request.last = answer
   request.lastAt = core.timer.now()
-  if (core.closed) return lose(contest, closed(core))
-  if (!request.waiting || core.timer.now() >= request.deadline) return lose(contest, outcome(contest))
+  if (core.closed) return fail(contest, closed(core))
+  if (!request.waiting || core.timer.now() >= request.deadline) return fail(contest, outcome(contest))
   if (waiting.isFull(core, request)) {
-    return lose(
+    return fail(
       contest,
       new LockError.QueueFull({ backend: core.settings.backend, limit: core.settings.maxWaiters })
     )
@@ -236,10 +236,10 @@ const busy = (contest: Contest, answer: Busy): Contending => {
 /** No usable answer: the last one decides when the time is over. */
 const again = (contest: Contest): Contending =>
   contest.core.closed
-    ? lose(contest, closed(contest.core))
+    ? fail(contest, closed(contest.core))
     : contest.request.waiting && contest.core.timer.now() < contest.request.deadline
     ? pause(contest)
-    : lose(contest, outcome(contest))
+    : fail(contest, outcome(contest))
 
 const arm = (contest: Contest): Effect.Effect<void> =>
   Effect.suspend(() => {
@@ -272,7 +272,7 @@ const pause = (contest: Contest): Contending =>
         const late = core.timer.now() - request.deadline
         // a wake-up at the deadline earns a last try, and one that stood back has not tried at all
         const isOver = late >= (contest.woken ? atOnce : 0) && !core.closed && request.last !== undefined
-        return isOver ? lose(contest, outcome(contest)) : attempt(contest)
+        return isOver ? fail(contest, outcome(contest)) : attempt(contest)
       }
     )
   })
@@ -325,7 +325,7 @@ const outcome = (contest: Contest): Failure => {
   })
 }
 
-const lose = (contest: Contest, failure: Failure): Contending => {
+const fail = (contest: Contest, failure: Failure): Contending => {
   quit(contest)
   return refuse(contest.core, failure)
 }
