@@ -182,10 +182,10 @@ const fromCore = (core: Core): Locking => {
     acquire: (key, options) => engine.scoped(core, key, options),
     tryAcquire: (key, options) => engine.scopedIfAvailable(core, key, options),
     inspect: (key) =>
-      Effect.flatMap(engine.adminKey(core, key), (resolved) => engine.admin(core, driver.inspect(resolved))),
-    list: engine.admin(core, Effect.suspend(() => driver.list(core.settings.namespace))),
+      Effect.flatMap(engine.adminKey(core, key), (resolved) => engine.admin(core, () => driver.inspect(resolved))),
+    list: engine.admin(core, () => driver.list(core.settings.namespace)),
     forceRelease: (key) =>
-      Effect.flatMap(engine.adminKey(core, key), (resolved) => engine.admin(core, driver.forceRelease(resolved))),
+      Effect.flatMap(engine.adminKey(core, key), (resolved) => engine.admin(core, () => driver.forceRelease(resolved))),
     events: Effect.map(
       // eslint-disable-next-line no-restricted-syntax -- loaded when asked for: it doubles the cost of importing this module
       Effect.promise(() => import("effect/Stream")),

@@ -157,15 +157,18 @@ const attempt = (contest: Contest): Contending => {
 const answerOf = (exit: Exit.Exit<Grant | Busy, DriverError>): Grant | Busy | DriverError => {
   if (Exit.isSuccess(exit)) {
     const answer = exit.value
-    return answer?._tag === "Grant" || answer?._tag === "Busy" ? answer : new DriverError({
+    return answer?._tag === "Busy" || (answer?._tag === "Grant" && hasFences(answer)) ? answer : new DriverError({
       executed: "unknown",
-      message: "the driver answered neither a grant nor that the key is busy"
+      message: "the driver answered neither a grant with a fence for each key nor that a key is busy"
     })
   }
   return exit.cause._tag === "Fail"
     ? exit.cause.error
     : new DriverError({ executed: "unknown", message: "the driver died or was interrupted", cause: exit.cause })
 }
+
+const hasFences = ({ fences, keys }: Grant): boolean =>
+  fences.length === keys.length && fences.every((fence) => typeof fence === "bigint" && fence > 0n)
 
 /** One deadline bounds everything; a single attempt has its own limit only. */
 const limitOf = ({ request }: Contest, now: number): number =>

@@ -173,7 +173,9 @@ export interface Hold {
   state: "held" | "lost" | "released"
   isClosed: boolean
   reason: LeaseLostReason | undefined
+  /** When its loss was told, and when its grant was no longer there for what still runs. */
   lostAt: number
+  endedAt: number
   /** When it ends although its grant goes on. */
   endsAt: number
   /** A scope gives it back, so the close of the layer must. */

@@ -241,12 +241,12 @@ type AdminError = LockError.LockingClosed | LockError.ProviderFailed | LockError
 /** An administrator's question to the store. */
 export const admin = <A>(
   core: Core,
-  question: Effect.Effect<A, DriverError>
+  question: () => Effect.Effect<A, DriverError>
 ): Effect.Effect<A, AdminError> =>
   Effect.suspend((): Effect.Effect<A, AdminError> => {
     if (core.closed) return Effect.fail(new LockError.LockingClosed({ backend: core.settings.backend }))
     return Effect.flatMap(
-      calls.askFreely(core, () => question, core.defaults.attemptTimeout),
+      calls.askFreely(core, question, core.defaults.attemptTimeout),
       (exit): Effect.Effect<A, AdminError> => {
         if (exit !== undefined && Exit.isSuccess(exit)) return Effect.succeed(exit.value)
         const error = exit !== undefined && exit.cause._tag === "Fail" ? exit.cause.error : undefined

@@ -55,6 +55,7 @@ export const open = (
     isClosed: false,
     reason: undefined,
     lostAt: 0,
+    endedAt: 0,
     endsAt: Math.min(ownEnd, now + call.maxHold),
     isScoped: false,
     sections: [],
@@ -120,6 +121,8 @@ export const lose = (hold: Hold, reason: LeaseLostReason): void => {
   hold.state = "lost"
   hold.reason = reason
   hold.lostAt = core.timer.now()
+  // a layer that closes keeps the lock under what still runs
+  hold.endedAt = reason === "closed" ? Infinity : hold.lostAt
   settleDeadlines(hold)
   core.instruments.lost[reason](1)
   core.events.emit(() => ({ _tag: "Lost", keyHash: keyHash(hold), fence: hold.fences[0]!, reason }))
@@ -141,7 +144,7 @@ export const lose = (hold: Hold, reason: LeaseLostReason): void => {
 /** A section went on after the loss of its lease. */
 export const overran = (hold: Hold, ended: boolean): void => {
   const { core } = hold
-  const millis = core.timer.now() - hold.lostAt
+  const millis = core.timer.now() - hold.endedAt
   const overrun = Duration.millis(millis)
   core.instruments.overran(ended ? 1 : 0)
   core.events.emit(() => ({ _tag: "Overrun", keyHash: keyHash(hold), fence: hold.fences[0]!, overrun, ended }))

@@ -45,8 +45,7 @@ export const leaseLost = (hold: Hold): LockError.LeaseLost =>
     keyHash: keyHash(hold),
     fence: hold.fences[0]!,
     reason: hold.reason ?? "closed",
-    // a layer that closes keeps the lock under what still runs
-    overrun: Duration.millis(hold.reason === "closed" ? 0 : Math.max(0, hold.core.timer.now() - hold.lostAt))
+    overrun: Duration.millis(Math.max(0, hold.core.timer.now() - hold.endedAt))
   })
 
 /** What this process knows of whoever holds the key, for the error of a caller who did not get it. */

@@ -50,6 +50,7 @@ const leftovers = (core: Core): Effect.Effect<void> =>
     core.isOver = true
     const sections = [...core.holds].filter((hold) => hold.sections.length > 0).length
     const left = core.activities.size + grantsOf(core).length
+    for (const hold of core.holds) hold.endedAt = core.timer.now()
     for (const held of grantsOf(core)) detach(core, held)
     for (const activity of core.activities) activity.abort()
     core.timer.trim()
