@@ -106,7 +106,7 @@ const providerFailed = (core: Core, error: DriverError | undefined): LockError.P
 const prepare = (
   core: Core,
   fiber: RuntimeFiber<any, any>,
-  input: LockKey.Input | ReadonlyArray<LockKey.Input>,
+  input: Inputs,
   options: AcquireOptions | undefined,
   mayWait: boolean
 ): Request | LockError.InvalidOptions | LockError.InvalidKey => {
@@ -138,23 +138,58 @@ const prepare = (
 
 type Body<A, E, R> = (hold: Hold | undefined) => Effect.Effect<A, E, R>
 
+type Inputs = LockKey.Input | ReadonlyArray<LockKey.Input>
+
+/** Checks a call; what it acquires is taken over in a region that nothing leaves early. No keys: no hold. */
+const acquiring = <A, E, R>(
+  core: Core,
+  input: Inputs,
+  options: AcquireOptions | undefined,
+  mayWait: boolean,
+  takeOver: (
+    acquired: Effect.Effect<Hold | undefined, LockError.AcquireError>,
+    restore: calls.Restore,
+    claim: claims.Claim | undefined
+  ) => Effect.Effect<A, E, R>
+): Effect.Effect<A, E | LockError.InvalidOptions | LockError.InvalidKey, R> =>
+  withFiber((fiber): Effect.Effect<A, E | LockError.InvalidOptions | LockError.InvalidKey, R> => {
+    const request = prepare(core, fiber, input, options, mayWait)
+    if ("_tag" in request) return refuse(core, request)
+    const claim = claims.of(fiber)
+    return Effect.uninterruptibleMask((restore) =>
+      takeOver(
+        request.keys.length === 0
+          ? Effect.succeed(undefined)
+          : tracing.acquiring(core, request, acquire(core, request, claim, restore)),
+        restore,
+        claim
+      )
+    )
+  })
+
+const ifAvailable = (
+  acquired: Effect.Effect<Hold | undefined, LockError.AcquireError>
+): Effect.Effect<Hold | undefined, LockError.TryAcquireError> =>
+  Effect.catchTags(acquired, {
+    LockBusy: () => Effect.succeed(undefined),
+    WaitTimeout: () => Effect.succeed(undefined)
+  })
+
 /** Runs a body under its leases. */
 export const use = <A, E, R>(
   core: Core,
-  input: LockKey.Input | ReadonlyArray<LockKey.Input>,
+  input: Inputs,
   options: AcquireOptions | undefined,
   body: Body<A, E, R>
 ): Effect.Effect<A, E | LockError.WithLockError, R> =>
-  withFiber((fiber) => {
-    const request = prepare(core, fiber, input, options, true)
-    if ("_tag" in request) return refuse(core, request)
-    if (request.keys.length === 0) return body(undefined)
-    const claim = claims.of(fiber)
-    return Effect.uninterruptibleMask((restore) =>
-      Effect.flatMap(tracing.acquiring(core, request, acquire(core, request, claim, restore)), (hold) =>
-        under(hold, claim, body, restore))
-    )
-  })
+  acquiring(
+    core,
+    input,
+    options,
+    true,
+    (acquired, restore, claim) =>
+      Effect.flatMap(acquired, (hold) => hold === undefined ? restore(body(hold)) : under(hold, claim, body, restore))
+  )
 
 /** The same with one attempt that never waits. */
 export const useIfAvailable = <A, E, R>(
@@ -163,26 +198,12 @@ export const useIfAvailable = <A, E, R>(
   options: AcquireOptions | undefined,
   body: Body<A, E, R>
 ): Effect.Effect<Option.Option<A>, E | LockError.TryLockError, R> =>
-  withFiber((fiber) => {
-    const request = prepare(core, fiber, input, options, false)
-    if ("_tag" in request) return refuse(core, request)
-    const claim = claims.of(fiber)
-    return Effect.uninterruptibleMask((restore) =>
-      Effect.flatMap(
-        ifAvailable(tracing.acquiring(core, request, acquire(core, request, claim, restore))),
-        (hold): Effect.Effect<Option.Option<A>, E | LockError.LeaseLost, R> =>
-          hold === undefined ? Effect.succeedNone : Effect.asSome(under(hold, claim, body, restore))
-      )
-    )
-  })
-
-const ifAvailable = (
-  acquired: Effect.Effect<Hold, LockError.AcquireError>
-): Effect.Effect<Hold | undefined, LockError.TryAcquireError> =>
-  Effect.catchTags(acquired, {
-    LockBusy: () => Effect.succeed(undefined),
-    WaitTimeout: () => Effect.succeed(undefined)
-  })
+  acquiring(core, input, options, false, (acquired, restore, claim) =>
+    Effect.flatMap(
+      ifAvailable(acquired),
+      (hold): Effect.Effect<Option.Option<A>, E | LockError.LeaseLost, R> =>
+        hold === undefined ? Effect.succeedNone : Effect.asSome(under(hold, claim, body, restore))
+    ))
 
 const under = <A, E, R>(
   hold: Hold,
@@ -203,31 +224,18 @@ export const scoped = (
   input: LockKey.Input,
   options: AcquireOptions | undefined
 ): Effect.Effect<Lease<any>, LockError.AcquireError, Scope.Scope> =>
-  withFiber((fiber) => {
-    const request = prepare(core, fiber, input, options, true)
-    if ("_tag" in request) return refuse(core, request)
-    const claim = claims.of(fiber)
-    return Effect.uninterruptibleMask((restore) =>
-      Effect.flatMap(tracing.acquiring(core, request, acquire(core, request, claim, restore)), intoScope)
-    )
-  })
+  acquiring(core, input, options, true, (acquired) => Effect.flatMap(acquired, (hold) => intoScope(hold!)))
 
 export const scopedIfAvailable = (
   core: Core,
   input: LockKey.Input,
   options: AcquireOptions | undefined
 ): Effect.Effect<Option.Option<Lease<any>>, LockError.TryAcquireError, Scope.Scope> =>
-  withFiber((fiber) => {
-    const request = prepare(core, fiber, input, options, false)
-    if ("_tag" in request) return refuse(core, request)
-    const claim = claims.of(fiber)
-    return Effect.uninterruptibleMask((restore) =>
-      Effect.flatMap(
-        ifAvailable(tracing.acquiring(core, request, acquire(core, request, claim, restore))),
-        (hold) => hold === undefined ? Effect.succeedNone : Effect.asSome(intoScope(hold))
-      )
-    )
-  })
+  acquiring(core, input, options, false, (acquired) =>
+    Effect.flatMap(
+      ifAvailable(acquired),
+      (hold) => hold === undefined ? Effect.succeedNone : Effect.asSome(intoScope(hold))
+    ))
 
 const intoScope = (hold: Hold): Effect.Effect<Lease<any>, never, Scope.Scope> =>
   Effect.map(Effect.addFinalizer(() => release.end(hold)), () => {
