@@ -469,7 +469,7 @@ describe("hand-over", () => {
               wait: fc.integer({ min: 0, max: 10 }),
               ends: fc.constantFrom("success", "failure", "interrupt", "early")
             }),
-            { minLength: 5, maxLength: 25 }
+            { minLength: 5, maxLength: 25, size: "max" }
           ),
           fc.integer({ min: 0, max: 5 }),
           (plan, maxHandovers) =>
