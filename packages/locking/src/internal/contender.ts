@@ -126,7 +126,7 @@ const contentionOf = (contest: Contest): Contention => {
 }
 
 const metadataOf = ({ call, trace }: Request): Readonly<Record<string, string>> =>
-  trace === undefined ? call.metadata : { ...call.metadata, [tracing.traceparent]: trace }
+  trace === undefined ? call.metadata : { [tracing.traceparent]: trace, ...call.metadata }
 
 const attempt = (contest: Contest): Contending => {
   const { core, request } = contest

@@ -14,7 +14,7 @@ type Take = Effect.Effect<LockEvent, Option.Option<never>>
 
 interface Listener {
   readonly buffer: Array<LockEvent>
-  resume: ((take: Take) => void) | undefined
+  wake: (() => void) | undefined
 }
 
 export interface Events {
@@ -29,22 +29,28 @@ export const make = (backend: string, wallNow: () => number, onDrop: () => void)
   let isClosed = false
 
   const offer = (listener: Listener, event: LockEvent) => {
-    if (listener.resume !== undefined) return listener.resume(Effect.succeed(event))
     listener.buffer.push(event)
+    listener.wake?.()
     if (listener.buffer.length <= capacity) return
     listener.buffer.shift()
     onDrop()
   }
 
+  // an event leaves the buffer only for somebody who has it: a wait that is interrupted takes none
   const takeFrom = (listener: Listener): Take =>
-    Effect.async((callback) => {
+    Effect.suspend(() => {
       const event = listener.buffer.shift()
-      if (event !== undefined) return callback(Effect.succeed(event))
-      if (isClosed) return callback(Effect.fail(Option.none()))
-      listener.resume = (take) => {
-        listener.resume = undefined
-        callback(take)
-      }
+      if (event !== undefined) return Effect.succeed(event)
+      if (isClosed) return Effect.fail(Option.none())
+      return Effect.flatMap(
+        Effect.async<void>((resume) => {
+          listener.wake = () => {
+            listener.wake = undefined
+            resume(Effect.void)
+          }
+        }),
+        () => takeFrom(listener)
+      )
     })
 
   return {
@@ -56,7 +62,7 @@ export const make = (backend: string, wallNow: () => number, onDrop: () => void)
     subscribe: Effect.map(
       Effect.acquireRelease(
         Effect.sync(() => {
-          const listener: Listener = { buffer: [], resume: undefined }
+          const listener: Listener = { buffer: [], wake: undefined }
           listeners.add(listener)
           return listener
         }),
@@ -66,7 +72,7 @@ export const make = (backend: string, wallNow: () => number, onDrop: () => void)
     ),
     close: Effect.sync(() => {
       isClosed = true
-      for (const { resume } of listeners) resume?.(Effect.fail(Option.none()))
+      for (const { wake } of listeners) wake?.()
     })
   }
 }

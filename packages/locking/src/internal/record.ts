@@ -68,11 +68,11 @@ const opening = (core: Core, record: KeyRecord, request: Request): "turn" | "ask
   for (const held of record.grants) {
     if (held.mode === "exclusive") return undefined
     if (!fits(core, held, request)) continue
-    if (held.yielding) return undefined
+    if (held.yielding) continue
     if (withinTurn(core, held, Math.max(1, core.settings.maxHandovers))) return held
     return contender === undefined ? "ask" : undefined
   }
-  // readers here, but none with a grant to share: one more goes to the store
+  // readers here, but none with a grant to share: one more goes to the store, which lets waiting writers go first
   return contender === undefined && record.releasing === 0 ? "turn" : undefined
 }
 

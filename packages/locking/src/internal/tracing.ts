@@ -19,8 +19,11 @@ export const traceOf = (core: Core, fiber: RuntimeFiber<any, any>): string | und
   return span === undefined ? undefined : `00-${span.traceId}-${span.spanId}-${span.sampled ? "01" : "00"}`
 }
 
+const form = /^00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/
+
+/** What stands in somebody's metadata is taken for a span only where it has the form of one. */
 const linkTo = (trace: string | undefined): ReadonlyArray<Tracer.SpanLink> => {
-  const [, traceId, spanId, flags] = trace?.split("-") ?? []
+  const [, traceId, spanId, flags] = form.exec(trace ?? "") ?? []
   return traceId === undefined || spanId === undefined ? [] : [{
     _tag: "SpanLink",
     span: Tracer.externalSpan({ traceId, spanId, sampled: flags === "01", context: Context.empty() }),
