@@ -366,6 +366,16 @@ describe("a driver of somebody else", () => {
         }))
     }
 
+    it.scoped("R8.5 R10.3 an administrator's question to a driver that throws", () =>
+      Effect.gen(function*() {
+        for (const op of ["inspect", "list", "forceRelease"] as const) {
+          const { locking } = yield* throwing(op)
+          const ask: Effect.Effect<unknown, unknown> = op === "list" ? locking.list : locking[op]("k")
+          const error: any = yield* Effect.flip(ask)
+          assert.strictEqual(error._tag, "OutcomeUnknown")
+        }
+      }))
+
     it.scoped("R8.5 a driver that dies at every call: typed errors, no wedge", () =>
       Effect.gen(function*() {
         const { driver, locking } = yield* Faulty.world({ ttl: "3 seconds" })
@@ -389,6 +399,19 @@ describe("a driver of somebody else", () => {
         }
         driver.heal()
         yield* assertWorks(locking)
+      }))
+    it.scoped("R3.1 R8.5 a grant whose fences do not fit its keys is none", () =>
+      Effect.gen(function*() {
+        for (const fences of [[], [0n], [-1n], [undefined], [1], [1n, 2n]] as ReadonlyArray<ReadonlyArray<any>>) {
+          const { driver, holders, locking } = yield* Faulty.world()
+          driver.always("attempt", (execute) => Effect.map(execute, (answer) => ({ ...answer, fences })))
+          const fiber = yield* Effect.fork(locking.useLock("k", ({ fence }) => Effect.succeed(fence)))
+          yield* TestClock.adjust("6 seconds")
+          assert.strictEqual((yield* Effect.flip(valueOf(fiber)) as any)._tag, "OutcomeUnknown", String(fences))
+          driver.heal()
+          yield* TestClock.adjust("3 seconds")
+          assert.deepStrictEqual(yield* holders("k"), [])
+        }
       }))
   })
 })

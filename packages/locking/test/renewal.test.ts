@@ -78,13 +78,13 @@ describe("renewal", () => {
     Effect.gen(function*() {
       const { driver, locking } = yield* world()
       const fibers = yield* Effect.forEach(
-        [100, 300, 1_000, 5_000, 15_000, 60_000],
+        [300, 1_000, 5_000, 15_000, 60_000],
         (ttl) => hold(locking, `${ttl}`, { ttl })
       )
-      for (let i = 0; i < 60; i++) yield* TestClock.adjust("500 millis")
+      yield* TestClock.adjust("12 seconds")
       for (const fiber of fibers) yield* isRunning(fiber)
       // the long ones are not dragged along by the short ones
-      assert.isAtMost(driver.of("renew").filter((call) => call.keys.includes("60000")).length, 2)
+      assert.isAtMost(driver.of("renew").filter((call) => call.keys.includes("60000")).length, 1)
     }))
 
   it.scoped("R1.9 a grant that took more than a third of its ttl to arrive is renewed at once", () =>

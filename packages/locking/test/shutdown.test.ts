@@ -376,6 +376,8 @@ describe("shutdown", () => {
         yield* settled
         const error: any = yield* errorOf(fiber)
         assert.strictEqual(error.reason, "closed")
+        // the lock was kept under it until the close ran out of time
+        assert.deepStrictEqual(error.overrun, Duration.seconds(15))
       }).pipe(Effect.provide(layer))
     })
 
