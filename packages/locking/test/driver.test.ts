@@ -400,14 +400,17 @@ describe("a driver of somebody else", () => {
         driver.heal()
         yield* assertWorks(locking)
       }))
+
     it.scoped("R3.1 R8.5 a grant whose fences do not fit its keys is none", () =>
       Effect.gen(function*() {
         for (const fences of [[], [0n], [-1n], [undefined], [1], [1n, 2n]] as ReadonlyArray<ReadonlyArray<any>>) {
           const { driver, holders, locking } = yield* Faulty.world()
-          driver.always("attempt", (execute) => Effect.map(execute, (answer) => ({ ...answer, fences })))
-          const fiber = yield* Effect.fork(locking.useLock("k", ({ fence }) => Effect.succeed(fence)))
+          driver.always("attempt", (execute) =>
+            Effect.map(execute, (answer) => ({ ...answer, fences })) as typeof execute)
+          const fiber = yield* Effect.fork(locking.useLock("k", ({ fence }) =>
+            Effect.succeed(fence)))
           yield* TestClock.adjust("6 seconds")
-          assert.strictEqual((yield* Effect.flip(valueOf(fiber)) as any)._tag, "OutcomeUnknown", String(fences))
+          assert.strictEqual((yield* Effect.flip(valueOf(fiber)))._tag, "OutcomeUnknown", String(fences))
           driver.heal()
           yield* TestClock.adjust("3 seconds")
           assert.deepStrictEqual(yield* holders("k"), [])

@@ -33,7 +33,7 @@ const tracing = () => {
         },
         event() {},
         addLinks(more: ReadonlyArray<Tracer.SpanLink>) {
-          span.links.push(...more)
+          for (const link of more) span.links.push(link)
         },
         end(_: bigint, exit: Exit.Exit<unknown, unknown>) {
           span.ended = exit
