@@ -1,10 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Chunk, Deferred, Effect, Exit, Fiber, Layer, Scope, Supervisor, TestClock } from "effect"
+import { Chunk, Context, Deferred, Effect, Exit, Fiber, Layer, Scope, Supervisor, TestClock } from "effect"
 import type * as Locking from "effect-locking/Locking"
 import type { LockingOptions } from "effect-locking/LockOptions"
 import * as MemoryStore from "effect-locking/MemoryStore"
 import * as TestLocking from "effect-locking/TestLocking"
 import { interruptNow } from "../src/internal/compat.js"
+import type { StoreModel } from "../src/internal/pure/storeModel.js"
 import { assertFree, assertIdle, node, section, settle } from "./kit.js"
 
 /**
@@ -22,6 +23,7 @@ interface World {
   /** A few steps under a lock; two at once are an error. */
   readonly steps: Effect.Effect<void>
   readonly readers: Effect.Effect<void>
+  readonly store: StoreModel
 }
 
 interface Attack {
@@ -60,11 +62,13 @@ const guarded = (limit: number, inside: { readers: number; writers: number }, ke
   )
 
 const makeWorld = (
+  store: StoreModel,
   make: (options: LockingOptions) => Effect.Effect<Locking.Locking, unknown, Scope.Scope>
 ): Effect.Effect<World, never, Scope.Scope> =>
   Effect.gen(function*() {
     const inside = { readers: 0, writers: 0 }
     return {
+      store,
       locking: yield* make({ session: "one" }),
       other: yield* make({ session: "two" }),
       steps: guarded(1, inside, "writers"),
@@ -72,12 +76,15 @@ const makeWorld = (
     }
   }).pipe(Effect.orDie)
 
-const memory = Effect.flatMap(MemoryStore.make, (store) => makeWorld((options) => node(store, options)))
-
-const remote = Effect.flatMap(
-  Layer.build(TestLocking.layerStore),
-  (store) => makeWorld((options) => Effect.provide(TestLocking.node(options.session!), store))
+const memory = Effect.flatMap(
+  MemoryStore.make,
+  (store) => makeWorld((store as unknown as { model: StoreModel }).model, (options) => node(store, options))
 )
+
+const remote = Effect.flatMap(Layer.build(TestLocking.layerStore), (context) => {
+  const { store } = Context.get(context, TestLocking.TestLocking) as unknown as { store: { model: StoreModel } }
+  return makeWorld(store.model, (options) => Effect.provide(TestLocking.node(options.session!), context))
+})
 
 const keys = ["k", "l", "m"]
 
@@ -118,6 +125,8 @@ const sweep = (
           yield* settle
           yield* assertIdle(here.locking)
           yield* assertIdle(here.other)
+          const { grants, interests, keys: rows } = here.store.sizes()
+          assert.deepStrictEqual({ grants, interests, rows }, { grants: 0, interests: 0, rows: 0 }, what)
         }
         yield* Scope.close(scope, Exit.void)
       })

@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { assertNone, assertSome } from "@effect/vitest/utils"
-import { Deferred, Effect, Exit, Fiber, Option, TestClock } from "effect"
+import { Deferred, Effect, Exit, Fiber, FiberRef, Option, TestClock } from "effect"
 import * as Lease from "effect-locking/Lease"
 import type * as LockError from "effect-locking/LockError"
 import type * as Locking from "effect-locking/Locking"
@@ -100,6 +100,21 @@ describe("asking for a key that this flow holds", () => {
         assert.isTrue((yield* Fiber.join(first.daemon)) > first.lease.fence)
       }
       yield* assertIdle(locking)
+    }))
+
+  it.scoped("R1.12 nothing of a claim stays in the context of the caller", () =>
+    Effect.gen(function*() {
+      const locking = yield* alone()
+      const ref = yield* FiberRef.make(0)
+      const names = Effect.map(Effect.context<never>(), (context) => [...context.unsafeMap.keys()].sort())
+      const before = yield* names
+      for (const body of [Effect.void, FiberRef.set(ref, 1), Effect.ignore(Effect.fail("own"))]) {
+        yield* locking.withLock(body, "k")
+        yield* locking.withLockIfAvailable(body, "k")
+        yield* locking.withLocks(body, ["k", "l"])
+        yield* Effect.scoped(Effect.flatMap(locking.acquire("k"), (lease) => lease.guard(lease.provide(body))))
+        assert.deepStrictEqual(yield* names, before)
+      }
     }))
 
   it.scoped("R1.12 a lease that was lost is no claim any more", () =>
