@@ -675,6 +675,27 @@ describe("the end of a section", () => {
       })
     ))
 
+  it.scoped("R1.11 the value of one that could not be interrupted at all is refused too", () =>
+    Effect.gen(function*() {
+      const { one, two } = yield* twoNodes
+      const ways: ReadonlyArray<(body: Effect.Effect<string>) => Effect.Effect<unknown, LockError.WithLockError>> = [
+        (body) => one.withLock(body, "k"),
+        (body) => one.withLockIfAvailable(body, "k"),
+        (body) => one.withLocks(body, ["k", "l"]),
+        (body) => Effect.scoped(Effect.flatMap(one.acquire("k"), (lease) => lease.guard(body)))
+      ]
+      for (const way of ways) {
+        const inside = yield* section
+        const fiber = yield* Effect.fork(Effect.uninterruptible(way(Effect.as(inside.run, "value"))))
+        yield* Deferred.await(inside.begun)
+        yield* two.forceRelease("k")
+        yield* settle
+        yield* Deferred.succeed(inside.end, undefined)
+        assert.strictEqual((yield* failureOf(fiber))._tag, "LeaseLost")
+      }
+      yield* assertIdle(one)
+    }))
+
   it.scoped("R1.11 a section that fails by itself after the loss: its failure first, LeaseLost behind it", () =>
     Effect.gen(function*() {
       const locking = yield* alone()
