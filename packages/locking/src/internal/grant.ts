@@ -3,8 +3,7 @@
  */
 import * as Duration from "effect/Duration"
 import type { Grant } from "../LockDriver.js"
-import type { Core, HeldGrant, KeyRecord, Request } from "./core.js"
-import { Fifo } from "./pure/fifo.js"
+import { type Core, HeldGrant, type KeyRecord, type Request } from "./core.js"
 import * as trust from "./pure/trust.js"
 import * as renewal from "./renewal.js"
 
@@ -18,25 +17,15 @@ export const adopt = (
   unansweredUntil: number
 ): HeldGrant => {
   const ttl = Duration.toMillis(grant.ttl)
-  const held: HeldGrant = {
+  const held = new HeldGrant(
     grant,
-    mode: grant.mode,
     ttl,
-    call: request.call,
-    records: owned,
-    holds: new Fifo(),
-    trust: trust.granted(attemptStart, ttl),
-    fencesUsed: 0,
-    handovers: 0,
-    handoversSince: now,
-    yielding: false,
-    confirmations: 0,
-    renewal: undefined,
-    trustDeadline: undefined,
-    renewDeadline: undefined,
-    unansweredUntil,
-    giveBack: false
-  }
+    request.call,
+    owned,
+    trust.granted(attemptStart, ttl),
+    now,
+    unansweredUntil
+  )
   for (const record of owned) {
     record.contender = undefined
     record.grants.push(held)

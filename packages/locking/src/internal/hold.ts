@@ -7,7 +7,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type { LeaseLostReason } from "../LockError.js"
 import { deferred, deferredDone, interrupted } from "./compat.js"
-import type { Core, HeldGrant, Hold, Joined, Request } from "./core.js"
+import { type Core, type HeldGrant, Hold, type Joined, type Request } from "./core.js"
 import { trustedUntil } from "./pure/trust.js"
 import { keyHash, leaseLost, logNow, readable } from "./report.js"
 
@@ -38,33 +38,16 @@ export const open = (
     : held.fencesUsed === 0
     ? held.trust.until
     : trustedUntil(now, call.ttl)
-  const hold: Hold = {
+  const hold = new Hold(
     core,
     held,
-    keys: request.keys,
-    fences: fencesFor(held, request, joined),
-    call,
-    grantedAt: now,
-    acquiredAt: core.timer.wallNow(),
-    waited: now - request.startedAt,
-    trace: request.trace,
-    isTraced: request.isTraced,
-    joined,
-    turns: undefined,
-    state: "held",
-    isClosed: false,
-    reason: undefined,
-    lostAt: 0,
-    endedAt: 0,
-    endsAt: Math.min(ownEnd, now + call.maxHold),
-    isScoped: false,
-    sections: [],
-    lostSignal: undefined,
-    endDeadline: undefined,
-    warningDeadline: undefined,
-    place: undefined,
-    placeInGrant: undefined
-  }
+    request,
+    fencesFor(held, request, joined),
+    now,
+    core.timer.wallNow(),
+    Math.min(ownEnd, now + call.maxHold),
+    joined
+  )
   hold.placeInGrant = held.holds.push(hold)
   hold.place = core.holds.push(hold)
   if (hold.endsAt !== Infinity) endAt(hold)

@@ -31,6 +31,7 @@ const linkTo = (trace: string | undefined): ReadonlyArray<Tracer.SpanLink> => {
   }]
 }
 
+/** A span that says how the effect ended, but not with what: tracers may keep what they are given. */
 const span = (
   core: Core,
   name: string,
@@ -38,11 +39,21 @@ const span = (
   trace?: string | undefined
 ) =>
 <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
-  Effect.withSpan(effect, `effect-locking.${name}`, {
-    captureStackTrace: false,
-    attributes: { backend: core.settings.backend, lock: keyHash(of) },
-    links: linkTo(trace)
-  }) as Effect.Effect<A, E, R>
+  Effect.suspend(() => {
+    let value: A
+    const spanned = Effect.withSpan(
+      Effect.map(effect, (result) => {
+        value = result
+      }),
+      `effect-locking.${name}`,
+      {
+        captureStackTrace: false,
+        attributes: { backend: core.settings.backend, lock: keyHash(of) },
+        links: linkTo(trace)
+      }
+    )
+    return Effect.map(spanned, () => value) as Effect.Effect<A, E, R>
+  })
 
 /** The whole of an acquire. */
 export const acquiring = <A, E, R>(
