@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Deferred, Effect, Fiber, FiberId, Option, TestClock } from "effect"
+import { Deferred, Duration, Effect, Fiber, FiberId, Option, TestClock } from "effect"
 import type { Lease } from "effect-locking/Lease"
 import type * as Locking from "effect-locking/Locking"
 import type { AcquireOptions, LockingOptions } from "effect-locking/LockOptions"
@@ -415,6 +415,24 @@ describe("hand-over", () => {
         assert.strictEqual(late.inside.length, 10)
         for (const reader of late.inside.slice(4)) assert.isTrue(reader > fence)
       }))
+
+    for (const [name, capabilities] of [["remote", {}], ["memory", { remote: false }]] as const) {
+      it.scoped(`R6.4 R1.6 ${name}: go on when a writer elsewhere has given up, also where leases have no end`, () =>
+        Effect.gen(function*() {
+          const { locking, other } = yield* world({ ttl: Duration.infinity }, capabilities)
+          const go = yield* Deferred.make<void>()
+          yield* readers(locking, 5, go)
+          const writer = yield* Effect.fork(Effect.exit(other.withLock(Effect.void, "k", { waitTimeout: "1 second" })))
+          yield* settled
+          const late = yield* readers(locking, 3, go)
+          assert.strictEqual(late.inside.length, 0)
+          yield* TestClock.adjust("1 second")
+          assert(Option.isSome(yield* writer.poll))
+          yield* TestClock.adjust("1 second")
+          assert.strictEqual(late.inside.length, 3)
+          yield* Deferred.succeed(go, undefined)
+        }))
+    }
 
     it.scoped("R6.4 R1.6 do not overtake a writer of their own process", () =>
       Effect.gen(function*() {

@@ -432,6 +432,18 @@ describe("events", () => {
       assert.isTrue(Option.isSome(yield* Fiber.join(again)))
     }))
 
+  it.scoped("R10.2 a reader that gives up a pull misses nothing", () =>
+    Effect.gen(function*() {
+      const { locking } = yield* world()
+      const pull = yield* Stream.toPull(yield* locking.events)
+      const impatient = yield* Effect.fork(pull)
+      yield* settled
+      yield* Fiber.interrupt(impatient)
+      yield* locking.withLock(Effect.void, "k")
+      const [first] = yield* pull
+      assert.strictEqual(first?._tag, "Granted")
+    }))
+
   it.scoped("R10.2 end with the layer, after the events of its close", () =>
     Effect.gen(function*() {
       const store = yield* MemoryStore.make
