@@ -4,6 +4,7 @@
  */
 import * as Context from "effect/Context"
 import type * as Effect from "effect/Effect"
+import * as Tracer from "effect/Tracer"
 import type * as LockKey from "../LockKey.js"
 import { contextOf, reference, type RuntimeFiber, setContext, withFiber } from "./compat.js"
 import type { Core, Hold } from "./core.js"
@@ -16,9 +17,12 @@ export interface Claim {
 
 export const ClaimRef = reference<Claim | undefined>("effect-locking/Claim", () => undefined)
 
-/** Puts a claim into the context of a fiber that has just begun, for all its life. */
-export const put = (claim: Claim): Effect.Effect<void> =>
-  withFiber((fiber) => setContext(Context.add(contextOf(fiber), ClaimRef, claim)))
+/** Puts a claim, and the span of its section, into the context of a fiber that has just begun, for all its life. */
+export const put = (claim: Claim, span: Tracer.Span | undefined): Effect.Effect<void> =>
+  withFiber((fiber) => {
+    const context = Context.add(contextOf(fiber), ClaimRef, claim)
+    return setContext(span === undefined ? context : Context.add(context, Tracer.ParentSpan, span))
+  })
 
 export const of = (fiber: RuntimeFiber<any, any>): Claim | undefined => Context.get(contextOf(fiber), ClaimRef)
 

@@ -212,10 +212,13 @@ const under = <A, E, R>(
   restore: calls.Restore
 ): Effect.Effect<A, E | LockError.LeaseLost, R> => {
   const claim: claims.Claim = { parent, hold }
-  return Effect.flatMap(section.run(hold, tracing.holding(hold, body(hold)), restore, claim), (exit) => {
-    claim.hold = undefined
-    return Effect.flatMap(release.end(hold), () => exit)
-  })
+  return Effect.flatMap(
+    tracing.holding(hold, (span) => section.run(hold, body(hold), restore, claim, span)),
+    (exit) => {
+      claim.hold = undefined
+      return Effect.flatMap(release.end(hold), () => exit)
+    }
+  )
 }
 
 /** A lease that the scope gives back. */

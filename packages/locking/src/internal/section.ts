@@ -6,6 +6,7 @@ import * as Cause from "effect/Cause"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
+import type * as Tracer from "effect/Tracer"
 import type { LeaseLost } from "../LockError.js"
 import type { Restore } from "./calls.js"
 import * as claims from "./claims.js"
@@ -18,15 +19,16 @@ import { leaseLost } from "./report.js"
 /** An end this soon after the loss is not worth a report. */
 const promptly = 10
 
-/** Runs a body under a hold, with a claim in its context where one is given. To be run in an uninterruptible region. */
+/** Runs a body under a hold, with a claim and a span in its context where they are given. To be run in an uninterruptible region. */
 export const run = <A, E, R>(
   hold: Hold,
   body: Effect.Effect<A, E, R>,
   restore: Restore,
-  claim?: claims.Claim | undefined
+  claim?: claims.Claim | undefined,
+  span?: Tracer.Span | undefined
 ): Effect.Effect<Exit.Exit<A, E | LeaseLost>, never, R> =>
   Effect.flatMap(
-    fork(claim === undefined ? restore(body) : Effect.zipRight(claims.put(claim), restore(body))),
+    fork(claim === undefined ? restore(body) : Effect.zipRight(claims.put(claim, span), restore(body))),
     (child) =>
       withFiber((parent) => {
         const interrupt = () => interruptNow(child)

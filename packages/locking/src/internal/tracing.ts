@@ -4,6 +4,7 @@
  */
 import * as Context from "effect/Context"
 import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
 import * as Tracer from "effect/Tracer"
 import { contextOf, type RuntimeFiber } from "./compat.js"
 import type { Core, Hold, Request } from "./core.js"
@@ -31,29 +32,29 @@ const linkTo = (trace: string | undefined): ReadonlyArray<Tracer.SpanLink> => {
   }]
 }
 
-/** A span that says how the effect ended, but not with what: tracers may keep what they are given. */
-const span = (
-  core: Core,
-  name: string,
-  of: { readonly keys: ReadonlyArray<{ readonly id: string }> },
-  trace?: string | undefined
-) =>
-<A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
-  Effect.suspend(() => {
-    let value: A
-    const spanned = Effect.withSpan(
-      Effect.map(effect, (result) => {
-        value = result
-      }),
-      `effect-locking.${name}`,
-      {
-        captureStackTrace: false,
-        attributes: { backend: core.settings.backend, lock: keyHash(of) },
-        links: linkTo(trace)
-      }
-    )
-    return Effect.map(spanned, () => value) as Effect.Effect<A, E, R>
+type Named = { readonly keys: ReadonlyArray<{ readonly id: string }> }
+
+const makeSpan = (core: Core, name: string, of: Named, trace?: string | undefined): Effect.Effect<Tracer.Span> =>
+  Effect.makeSpan(`effect-locking.${name}`, {
+    captureStackTrace: false,
+    attributes: { backend: core.settings.backend, lock: keyHash(of) },
+    links: linkTo(trace)
   })
+
+/** Says how it ended, but not with what: tracers may keep what they are given. */
+const end = (core: Core, span: Tracer.Span, exit: Exit.Exit<unknown, unknown>): void =>
+  span.end(BigInt(Math.round(core.timer.now() * 1e6)), Exit.isSuccess(exit) ? Exit.void : exit)
+
+/**
+ * A span round an effect that has none inside, in a region that nothing leaves early: `Effect.withSpan` would cost more
+ * than the lock.
+ */
+const spanned = <A, E, R>(
+  core: Core,
+  span: Effect.Effect<Tracer.Span>,
+  effect: Effect.Effect<A, E, R>
+): Effect.Effect<A, E, R> =>
+  Effect.flatMap(span, (span) => Effect.onExit(effect, (exit) => Effect.sync(() => end(core, span, exit))))
 
 /** The whole of an acquire. */
 export const acquiring = <A, E, R>(
@@ -63,7 +64,7 @@ export const acquiring = <A, E, R>(
 ): Effect.Effect<A, E, R> => {
   if (core.settings.tracing !== "all") return effect
   request.isTraced = true
-  return span(core, "acquire", request)(effect)
+  return spanned(core, makeSpan(core, "acquire", request), effect)
 }
 
 /** The rest of an acquire that has to wait, for the holder who asked under `trace`. */
@@ -75,14 +76,21 @@ export const waiting = <A, E, R>(
 ): Effect.Effect<A, E, R> => {
   if (core.settings.tracing !== "contended" || request.isTraced) return effect
   request.isTraced = true
-  return span(core, "acquire", request, trace)(effect)
+  return spanned(core, makeSpan(core, "acquire", request, trace), effect)
 }
 
-export const holding = <A, E, R>(hold: Hold, effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
-  hold.isTraced ? span(hold.core, "hold", hold)(effect) : effect
+/** Runs a section under a span of its own, which the section is given to put into its context. */
+export const holding = <A, E, R>(
+  hold: Hold,
+  section: (span: Tracer.Span | undefined) => Effect.Effect<Exit.Exit<A, E>, never, R>
+): Effect.Effect<Exit.Exit<A, E>, never, R> =>
+  hold.isTraced
+    ? Effect.flatMap(makeSpan(hold.core, "hold", hold), (span) =>
+      Effect.map(section(span), (exit) => {
+        end(hold.core, span, exit)
+        return exit
+      }))
+    : section(undefined)
 
-export const renewing = <A, E, R>(
-  core: Core,
-  keys: { readonly keys: ReadonlyArray<{ readonly id: string }> },
-  effect: Effect.Effect<A, E, R>
-): Effect.Effect<A, E, R> => core.settings.tracing === "all" ? span(core, "renew", keys)(effect) : effect
+export const renewing = <A, E, R>(core: Core, of: Named, effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+  core.settings.tracing === "all" ? spanned(core, makeSpan(core, "renew", of), effect) : effect
