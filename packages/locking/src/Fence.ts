@@ -207,7 +207,7 @@ export const assert = (resourceFence: bigint, lockFence: Fence, backend = "fence
     : Effect.fail(new StaleFence({ backend, resource: resourceFence, lock: lockFence }))
 
 /**
- * The HTTP header that carries a fence.
+ * The HTTP header that carries a fence: `lock-fence`.
  *
  * @since 0.1.0
  * @category http

@@ -50,7 +50,9 @@ export interface Lease<out Mode extends LockMode = LockMode> {
   readonly isValid: Effect.Effect<boolean>
   /** How long it can still be believed: infinite for a lease without end, zero when it is not valid. */
   readonly remaining: Effect.Effect<Duration.Duration>
-  /** Extends it now. Never takes a lost lock back. */
+  /**
+   * Extends it now, to its ttl from now, and asks again while the store does not answer. Never takes a lost lock back.
+   */
   readonly renew: Effect.Effect<void, LeaseLost>
   /**
    * Gives it back early: `true` when this call gave it up, `false` when it was gone already. The rest of a section goes
@@ -66,7 +68,8 @@ export interface Lease<out Mode extends LockMode = LockMode> {
 }
 
 /**
- * The innermost lease under which this code runs.
+ * The innermost lease under which this code runs; none outside of every section. One that was lost counts until its
+ * section has ended, one that was released early does not. Under several keys it is the lease of the last one.
  *
  * @example
  * ```ts
@@ -76,7 +79,7 @@ export interface Lease<out Mode extends LockMode = LockMode> {
  * const program = Locking.withLock(Lease.current, "report")
  *
  * Effect.runPromise(Effect.provide(program, Locking.layerMemory)).then((lease) => {
- *   console.log(Option.map(lease, (_) => _.key)) // { _tag: "Some", value: "report" }
+ *   console.log(Option.map(lease, (_) => _.key)) // { _id: 'Option', _tag: 'Some', value: 'report' }
  * })
  * ```
  *

@@ -44,7 +44,10 @@ export interface Capabilities {
   readonly push: boolean
   /** Who ends a grant whose holder is gone: the store by its clock, the end of the session, or nobody. */
   readonly expiry: "server" | "session" | "none"
-  /** Calls cross a network: they may hang or answer late, and are bounded and joined from the side. */
+  /**
+   * `true`: calls cross a network, so they may hang or answer late, and are bounded and joined from the side. `false`:
+   * they end at once inside the process, and run uninterruptibly in the fiber of the caller.
+   */
   readonly remote: boolean
   /** The ttl used where the caller names none, the shortest one accepted, and whether it may be infinite. */
   readonly ttl: { readonly default: Duration.Duration; readonly min: Duration.Duration; readonly infinite: boolean }
@@ -93,7 +96,7 @@ export interface Grant extends Claim {
   readonly _tag: "Grant"
   readonly fences: ReadonlyArray<bigint>
   readonly block: number
-  /** The ttl that the store gave; never longer than the one asked for. */
+  /** How long the grant lasts from this answer's attempt on; never longer than the ttl asked for. */
   readonly ttl: Duration.Duration
 }
 
@@ -148,6 +151,24 @@ export interface HeldKey {
 /**
  * A driver call failed. `executed` tells what is known of its effect: `"no"` when the store provably did nothing,
  * `"unknown"` when it may have acted. `message` and `cause` must not contain keys, tenants, tokens or metadata.
+ * `retryAfter`: the engine asks again no earlier than that.
+ *
+ * @example
+ * ```ts
+ * import { strictEqual } from "node:assert"
+ * import { Effect } from "effect"
+ * import { LockDriver } from "effect-locking"
+ *
+ * const ping = Effect.fail(new Error("connect ECONNREFUSED"))
+ *
+ * // no connection was made, so nothing can have been granted
+ * const ready = Effect.mapError(
+ *   ping,
+ *   (cause) => new LockDriver.DriverError({ executed: "no", message: "cannot connect", cause })
+ * )
+ *
+ * strictEqual(Effect.runSync(Effect.flip(ready)).executed, "no")
+ * ```
  *
  * @since 0.1.0
  * @category errors
@@ -195,7 +216,8 @@ export type Released = "released" | "woke" | "lapsed" | "gone"
  */
 export interface Contention {
   /**
-   * One attempt. Idempotent by token: a repeated one that finds its own grant answers that grant with the same fences.
+   * One attempt. Idempotent by token: a repeated one that finds its own grant extends it to the ttl from now, and answers
+   * it with the same fences. The engine counts the ttl of the answer from the start of the attempt that it answers.
    * `left` is how long the caller will wait for the answer; a store that can must not grant after that.
    */
   readonly attempt: (attempt: {

@@ -64,10 +64,10 @@ export interface HolderSummary {
 }
 
 /**
- * Why a lease was lost: its time ran out by our own clock, without renewal (`expired`) or with renewals that the store
- * did not answer (`unconfirmed`); the store names another owner (`taken`); somebody released it by force (`revoked`);
+ * Why a lease was lost: its time ran out without renewal, or the store had dropped it (`expired`); its time ran out by
+ * our own clock with renewals that the store did not answer (`unconfirmed`); the store names another owner (`taken`); somebody released it by force (`revoked`);
  * the session that held it ended (`session-ended`); it was held longer than `maxHold` (`max-hold`); the layer closed
- * (`closed`).
+ * or the section that it joined ended (`closed`).
  *
  * @since 0.1.0
  * @category models
@@ -178,9 +178,10 @@ const count = (n: number, one: string, many: string): string => `${n} ${n === 1 
  *
  * const program = Effect.void.pipe(
  *   Locking.withLock("report", { ttl: -1, waitTimeout: NaN }),
- *   Effect.catchTag("InvalidOptions", (error) => Effect.logError(error.issues.map((issue) => issue.path)))
+ *   Effect.catchTag("InvalidOptions", (error) => Effect.succeed(error.issues.map((issue) => issue.path)))
  * )
- * // logs [ "ttl", "waitTimeout" ]
+ *
+ * Effect.runPromise(Effect.provide(program, Locking.layerMemory)).then(console.log) // [ 'ttl', 'waitTimeout' ]
  * ```
  *
  * @since 0.1.0
@@ -209,9 +210,10 @@ export class InvalidOptions extends define("InvalidOptions")<{
  *
  * const program = Effect.void.pipe(
  *   Locking.withLock(""),
- *   Effect.catchTag("InvalidKey", (error) => Effect.logError(error.message))
+ *   Effect.catchTag("InvalidKey", (error) => Effect.succeed(error.message))
  * )
- * // logs "Invalid key: key must not be empty"
+ *
+ * Effect.runPromise(Effect.provide(program, Locking.layerMemory)).then(console.log) // Invalid key: key must not be empty
  * ```
  *
  * @since 0.1.0
@@ -237,10 +239,14 @@ export class InvalidKey extends define("InvalidKey")<{
  * import { Effect } from "effect"
  * import { Locking } from "effect-locking"
  *
- * const program = Effect.log("cleaning up").pipe(
- *   Locking.withLock("clean-up", { waitTimeout: 0 }),
- *   Effect.catchTag("LockBusy", (busy) => Effect.log(`skipped, the holder is ${busy.holder?.session ?? "unknown"}`))
+ * const cleanUp = Effect.succeed("clean").pipe(
+ *   Locking.withLock("clean-up", { waitTimeout: 0, reentrant: "wait" }),
+ *   Effect.catchTag("LockBusy", (busy) => Effect.succeed(`skipped, held by ${busy.holder?.session ?? "somebody"}`))
  * )
+ * const program = Effect.all([cleanUp, Locking.withLock(cleanUp, "clean-up")])
+ *
+ * Effect.runPromise(Effect.provide(program, Locking.layerMemoryWith({ session: "me" }))).then(console.log)
+ * // [ 'clean', 'skipped, held by me' ]
  * ```
  *
  * @since 0.1.0
@@ -321,10 +327,14 @@ export class WaitTimeout extends define("WaitTimeout")<{
  * import { Effect } from "effect"
  * import { Locking } from "effect-locking"
  *
- * const program = Effect.succeed("done").pipe(
+ * const job = Effect.delay(Effect.succeed("done"), "10 millis").pipe(
  *   Locking.withLock("orders:42"),
  *   Effect.catchTag("QueueFull", () => Effect.succeed("try again later"))
  * )
+ * const program = Effect.all([job, job], { concurrency: "unbounded" })
+ *
+ * Effect.runPromise(Effect.provide(program, Locking.layerMemoryWith({ maxWaiters: 0 }))).then(console.log)
+ * // [ 'done', 'try again later' ]
  * ```
  *
  * @since 0.1.0
@@ -345,7 +355,7 @@ export class QueueFull extends define("QueueFull")<{
 }
 
 /**
- * As many keys are held through this backend as `maxKeys` allows. The store was not asked.
+ * As many keys are held or waited for through this backend as `maxKeys` allows. The store was not asked.
  *
  * @example
  * ```ts
@@ -353,9 +363,13 @@ export class QueueFull extends define("QueueFull")<{
  * import { Locking } from "effect-locking"
  *
  * const program = Effect.succeed("done").pipe(
- *   Locking.withLock("orders:42"),
- *   Effect.catchTag("KeyLimit", (error) => Effect.succeed(`${error.limit} locks are held, try again later`))
+ *   Locking.withLock("orders:43"),
+ *   Effect.catchTag("KeyLimit", (error) => Effect.succeed(`${error.limit} key is in use, try again later`)),
+ *   Locking.withLock("orders:42")
  * )
+ *
+ * Effect.runPromise(Effect.provide(program, Locking.layerMemoryWith({ maxKeys: 1 }))).then(console.log)
+ * // 1 key is in use, try again later
  * ```
  *
  * @since 0.1.0
@@ -384,13 +398,14 @@ export class KeyLimit extends define("KeyLimit")<{
  * import { Effect } from "effect"
  * import { Locking } from "effect-locking"
  *
- * const save = Effect.log("saved").pipe(Locking.withLock("orders:42"))
+ * const save = (reentrant: boolean) => Effect.succeed("saved").pipe(Locking.withLock("orders:42", { reentrant }))
  *
- * const program = save.pipe(
- *   Locking.withLock("orders:42"),
- *   Effect.catchTag("LockReentry", (error) => Effect.logError(error.fix))
- * )
- * // logs how `reentrant: true` would let `save` join the lock that is held
+ * const program = Effect.all([
+ *   Effect.flip(Locking.withLock(save(false), "orders:42")).pipe(Effect.map((error) => error.code)),
+ *   Locking.withLock(save(true), "orders:42")
+ * ])
+ *
+ * Effect.runPromise(Effect.provide(program, Locking.layerMemory)).then(console.log) // [ 'LOCK_REENTRY', 'saved' ]
  * ```
  *
  * @since 0.1.0
@@ -519,10 +534,11 @@ export class OutcomeUnknown extends defineWithCause("OutcomeUnknown")<{
  * import { Locking } from "effect-locking"
  *
  * const program = Effect.sleep("1 hour").pipe(
- *   Locking.withLock("orders:42", { maxHold: "1 minute" }),
- *   Effect.catchTag("LeaseLost", (lost) => Effect.logWarning(lost.reason))
+ *   Locking.withLock("orders:42", { maxHold: "20 millis" }),
+ *   Effect.catchTag("LeaseLost", (lost) => Effect.succeed(lost.reason))
  * )
- * // logs "max-hold" after a minute
+ *
+ * Effect.runPromise(Effect.provide(program, Locking.layerMemory)).then(console.log) // max-hold
  * ```
  *
  * @since 0.1.0
@@ -586,7 +602,8 @@ export class StaleFence extends define("StaleFence")<{
 }
 
 /**
- * Closing the layer could not give everything back. Layers log it, since finalizers cannot fail.
+ * Closing could not give everything back. For drivers and faces that close by a call; layers give back in the background
+ * until `shutdownTimeout`, and then log `CleanupTimeout`.
  *
  * @example
  * ```ts

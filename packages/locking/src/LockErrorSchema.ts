@@ -142,18 +142,24 @@ const codec = <Tag extends ErrorTag, Self extends Errors.Common<Tag>, Fields ext
 }
 
 /**
+ * `LockError.InvalidOptions` on the wire.
+ *
  * @since 0.1.0
  * @category schemas
  */
 export const InvalidOptions = codec("InvalidOptions", Errors.InvalidOptions, { backend, issues: Schema.Array(Issue) })
 
 /**
+ * `LockError.InvalidKey` on the wire.
+ *
  * @since 0.1.0
  * @category schemas
  */
 export const InvalidKey = codec("InvalidKey", Errors.InvalidKey, { backend, issues: Schema.Array(Issue) })
 
 /**
+ * `LockError.LockBusy` on the wire.
+ *
  * @since 0.1.0
  * @category schemas
  */
@@ -165,6 +171,8 @@ export const LockBusy = codec("LockBusy", Errors.LockBusy, {
 })
 
 /**
+ * `LockError.WaitTimeout` on the wire.
+ *
  * @since 0.1.0
  * @category schemas
  */
@@ -177,30 +185,40 @@ export const WaitTimeout = codec("WaitTimeout", Errors.WaitTimeout, {
 })
 
 /**
+ * `LockError.QueueFull` on the wire.
+ *
  * @since 0.1.0
  * @category schemas
  */
 export const QueueFull = codec("QueueFull", Errors.QueueFull, { backend, limit: count })
 
 /**
+ * `LockError.KeyLimit` on the wire.
+ *
  * @since 0.1.0
  * @category schemas
  */
 export const KeyLimit = codec("KeyLimit", Errors.KeyLimit, { backend, limit: count })
 
 /**
+ * `LockError.LockReentry` on the wire.
+ *
  * @since 0.1.0
  * @category schemas
  */
 export const LockReentry = codec("LockReentry", Errors.LockReentry, { backend, keyHash })
 
 /**
+ * `LockError.LockingClosed` on the wire.
+ *
  * @since 0.1.0
  * @category schemas
  */
 export const LockingClosed = codec("LockingClosed", Errors.LockingClosed, { backend })
 
 /**
+ * `LockError.ProviderFailed` on the wire.
+ *
  * @since 0.1.0
  * @category schemas
  */
@@ -212,6 +230,8 @@ export const ProviderFailed = codec("ProviderFailed", Errors.ProviderFailed, {
 })
 
 /**
+ * `LockError.OutcomeUnknown` on the wire.
+ *
  * @since 0.1.0
  * @category schemas
  */
@@ -222,6 +242,8 @@ export const OutcomeUnknown = codec("OutcomeUnknown", Errors.OutcomeUnknown, {
 })
 
 /**
+ * `LockError.LeaseLost` on the wire.
+ *
  * @since 0.1.0
  * @category schemas
  */
@@ -234,6 +256,8 @@ export const LeaseLost = codec("LeaseLost", Errors.LeaseLost, {
 })
 
 /**
+ * `LockError.StaleFence` on the wire.
+ *
  * @since 0.1.0
  * @category schemas
  */
@@ -244,6 +268,8 @@ export const StaleFence = codec("StaleFence", Errors.StaleFence, {
 })
 
 /**
+ * `LockError.CleanupFailed` on the wire.
+ *
  * @since 0.1.0
  * @category schemas
  */
@@ -254,6 +280,8 @@ export const CleanupFailed = codec("CleanupFailed", Errors.CleanupFailed, {
 })
 
 /**
+ * `LockError.CleanupTimeout` on the wire.
+ *
  * @since 0.1.0
  * @category schemas
  */

@@ -8,12 +8,16 @@ import type { LockMode } from "./LockDriver.js"
 import type { LeaseLostReason } from "./LockError.js"
 
 /**
+ * One thing that happened, with the backend where it did and when, in wall-clock milliseconds.
+ *
  * @since 0.1.0
  * @category models
  */
 export type LockEvent = { readonly backend: string; /** Wall-clock milliseconds. */ readonly at: number } & Happening
 
 /**
+ * What happened. `keyHash` stands for the key, or for the first one of several; `fence` is that of the same key.
+ *
  * @since 0.1.0
  * @category models
  */

@@ -75,7 +75,9 @@ const of = (scope: "none" | "platform", name: string): LockKey => ({ [TypeId]: T
  *
  * const invoice = (id: number) => LockKey.make(`invoice:${id}`)
  *
- * const program = Effect.log("in the section").pipe(Locking.withLock(invoice(42)))
+ * const program = Effect.succeed("paid").pipe(Locking.withLock(invoice(42)))
+ *
+ * Effect.runPromise(Effect.provide(program, Locking.layerMemory)).then(console.log) // paid
  * ```
  *
  * @since 0.1.0
@@ -133,7 +135,19 @@ export interface Tenant {
 
 /**
  * The tenant that keys belong to. It travels with the flow of the code, into forked fibers too; `undefined`, the
- * default, means that there is none. Set it with `withTenant`, read it with `currentTenant`.
+ * default, means that there is none. Set it with `withTenant`, read it with `currentTenant`; as a layer it serves a whole
+ * program.
+ *
+ * @example
+ * ```ts
+ * import { strictEqual } from "node:assert"
+ * import { Effect, Layer } from "effect"
+ * import { LockKey } from "effect-locking"
+ *
+ * const program = Effect.provide(LockKey.currentTenant, Layer.succeed(LockKey.Tenant, "acme"))
+ *
+ * strictEqual(Effect.runSync(program), "acme")
+ * ```
  *
  * @since 0.1.0
  * @category tenancy

@@ -1,5 +1,6 @@
 /**
- * Options of a call and of a layer, with ranges and defaults.
+ * Options of a call and of a layer, with ranges and defaults. A number as a duration is milliseconds; a finite duration
+ * is at most one year. What is out of range, and every name that is no option, fails `InvalidOptions`.
  *
  * @since 0.1.0
  */
@@ -15,13 +16,16 @@ import type { LockMode } from "./LockDriver.js"
 export interface TryOptions {
   /** `exclusive` (default): alone. `shared`: together with other readers. */
   readonly mode?: LockMode | undefined
-  /** How long the lease lasts without renewal. Default: the layer's `ttl`. At least 100 ms on remote drivers. */
+  /**
+   * How long the lease lasts without renewal. Default: the layer's `ttl`. In memory at least 1 ms, or infinite; elsewhere
+   * as the driver says (`capabilities.ttl`).
+   */
   readonly ttl?: Duration.DurationInput | undefined
-  /** Limit of each call to the store. Default: the smaller of a third of the ttl and 2 seconds. */
+  /** Limit of each call to the store. At least 1 ms, finite. Default: the smaller of a third of the ttl and 2 seconds. */
   readonly attemptTimeout?: Duration.DurationInput | undefined
   /** Whether the lease is renewed in the background. Default `true`. */
   readonly autoRenew?: boolean | undefined
-  /** After it the lease ends and the section is interrupted, renewed or not. Default: no limit. */
+  /** After it the lease ends and the section is interrupted, renewed or not. Above zero. Default: infinite. */
   readonly maxHold?: Duration.DurationInput | undefined
   /**
    * What happens when this flow of code already holds the key: `false` (default) fails `LockReentry`, `true` joins the
@@ -50,7 +54,7 @@ export interface AcquireOptions extends TryOptions {
  * @category models
  */
 export interface LockingOptions {
-  /** Name in errors, logs, spans and metrics. Default: the driver's name. */
+  /** Name in errors, logs, spans and metrics. At most 128 characters. Default: the driver's name. */
   readonly backend?: string | undefined
   /** Separates programs on one store. Default `"effect-locking"`. As keys, and without braces. */
   readonly namespace?: string | undefined
@@ -64,9 +68,9 @@ export interface LockingOptions {
   readonly waitTimeout?: Duration.DurationInput | undefined
   /** Default of the call option. Default: the smaller of a third of the ttl and 2 seconds. */
   readonly attemptTimeout?: Duration.DurationInput | undefined
-  /** Keys held at once. 1 … 1 000 000, default 10 000. */
+  /** Keys held or waited for at once. 1 … 1 000 000, default 10 000. */
   readonly maxKeys?: number | undefined
-  /** Callers that wait at once. 0 … 100 000, default 4 096. */
+  /** Callers that wait at once; on remote drivers every acquire in progress counts. 0 … 100 000, default 4 096. */
   readonly maxWaiters?: number | undefined
   /** Length limit of keys, tenants and namespaces in UTF-8 bytes. 1 … 1 024, default 1 024. */
   readonly maxKeyBytes?: number | undefined

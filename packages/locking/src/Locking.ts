@@ -58,7 +58,21 @@ export type ModeOf<Options> = Options extends { readonly mode: infer Mode extend
 export type AdminError = LockError.LockingClosed | LockError.ProviderFailed | LockError.OutcomeUnknown
 
 /**
- * The service. Each method has a function of the same name in this module, which takes the service from the context.
+ * The tag of the service: `yield* Locking.Locking` answers it. A program with several backends makes a tag for each, over
+ * `make`.
+ *
+ * @example
+ * ```ts
+ * import { Effect } from "effect"
+ * import { Locking } from "effect-locking"
+ *
+ * const program = Effect.gen(function*() {
+ *   const locking = yield* Locking.Locking
+ *   return yield* locking.withLock(Effect.succeed(`done by ${locking.backend}`), "invoices")
+ * })
+ *
+ * Effect.runPromise(Effect.provide(program, Locking.layerMemory)).then(console.log) // done by memory
+ * ```
  *
  * @since 0.1.0
  * @category models
@@ -204,7 +218,7 @@ const useArguments = (rest: UseArguments): { readonly options: AcquireOptions | 
   rest.length === 1 ? { options: undefined, body: rest[0] } : { options: rest[0], body: rest[1] }
 
 /**
- * A layer over a driver, which it opens and closes.
+ * A layer over a driver, which it opens and closes. Fails as `make` does, and as the driver does when it is opened.
  *
  * @example
  * ```ts
@@ -215,9 +229,12 @@ const useArguments = (rest: UseArguments): { readonly options: AcquireOptions | 
  * const program = Effect.gen(function*() {
  *   const store = yield* MemoryStore.make
  *   const node = Locking.layer(MemoryStore.driver(store), { waitTimeout: "1 second" })
- *   yield* Locking.withLock(Effect.log("on one"), "key").pipe(Effect.provide(node))
- *   yield* Locking.withLock(Effect.log("on the other"), "key").pipe(Effect.provide(node))
+ *   const first = yield* Locking.withLock(Effect.succeed("on one"), "key").pipe(Effect.provide(node))
+ *   const second = yield* Locking.withLock(Effect.succeed("on the other"), "key").pipe(Effect.provide(node))
+ *   return [first, second]
  * })
+ *
+ * Effect.runPromise(program).then(console.log) // [ 'on one', 'on the other' ]
  * ```
  *
  * @since 0.1.0
@@ -232,8 +249,8 @@ export const layer = <E, R>(
 const memoryDriver = Effect.flatMap(MemoryStore.make, MemoryStore.driver)
 
 /**
- * Locks inside one process, on a store of its own: for tests, and for programs that run once. Leases do not end by
- * themselves unless a `ttl` is given.
+ * Locks inside one process, on a store of its own: for programs that are one process, and for tests. Leases do not end
+ * by themselves unless a `ttl` is given. Build it once: two builds are two stores, which do not exclude each other.
  *
  * @example
  * ```ts
@@ -254,7 +271,22 @@ export const layerMemory: Layer.Layer<Locking> = Layer.scoped(
 )
 
 /**
- * `layerMemory` with options.
+ * `layerMemory` with options. Fails `InvalidOptions` with every issue and its path.
+ *
+ * @example
+ * ```ts
+ * import { Effect } from "effect"
+ * import { Locking } from "effect-locking"
+ *
+ * const program = Effect.void.pipe(
+ *   Locking.withLock("invoices"),
+ *   Effect.provide(Locking.layerMemoryWith({ tenancy: "required" })),
+ *   Effect.flip,
+ *   Effect.map((error) => error.code)
+ * )
+ *
+ * Effect.runPromise(program).then(console.log) // INVALID_KEY
+ * ```
  *
  * @since 0.1.0
  * @category layers
@@ -272,6 +304,10 @@ export const layerMemoryWith = (options: LockingOptions): Layer.Layer<Locking, L
  * Releases on every exit, after the effect and its finalizers have ended. When the lease is lost the effect is
  * interrupted and the call fails `LeaseLost`. Asking for a key that this flow of code holds already fails
  * `LockReentry` at once. Fibers forked in the effect end with it.
+ *
+ * Fails `InvalidOptions` and `InvalidKey` before the store is asked, `QueueFull` and `KeyLimit` at the limits of the
+ * layer, `ProviderFailed` when the store refused until the wait was over, `OutcomeUnknown` when it gave no answer, and
+ * `LockingClosed` when the layer closes.
  *
  * @example
  * ```ts
@@ -341,8 +377,9 @@ export const useLock: {
 
 /**
  * Guards an effect with the locks of several keys: all or none, under one wait limit, without deadlocks between callers
- * that name them in different orders. Losing one is losing all. At most 64 keys; duplicates count once; an empty list
- * guards nothing.
+ * that name them in different orders. Losing one is losing all. At most 64 different keys, more are `InvalidKey`;
+ * duplicates count once; an empty list guards nothing. Nested calls of `withLock` have no such order: they can wait for
+ * each other until `waitTimeout`.
  *
  * @example
  * ```ts
@@ -373,17 +410,20 @@ export const withLocks: {
 )
 
 /**
- * `withLocks` with the leases in hand: one per key, in canonical order (bytes of the encoded key), each with a fence
- * of its own.
+ * `withLocks` with the leases in hand: one per key, each with a fence of its own. They come in canonical order (bytes of
+ * the encoded key), not in the order of `keys`, and duplicates once: find a fence by its key.
  *
  * @example
  * ```ts
  * import { Effect } from "effect"
  * import { Locking } from "effect-locking"
  *
- * const program = Locking.useLocks(["b", "a"], (leases) => Effect.succeed(leases.map((lease) => lease.key)))
+ * const program = Locking.useLocks(["b", "a"], (leases) => {
+ *   const fences = new Map(leases.map((lease) => [lease.key, lease.fence]))
+ *   return Effect.succeed([leases.map((lease) => lease.key), fences.get("b") === leases[1]?.fence])
+ * })
  *
- * Effect.runPromise(Effect.provide(program, Locking.layerMemory)).then(console.log) // ["a", "b"]
+ * Effect.runPromise(Effect.provide(program, Locking.layerMemory)).then(console.log) // [ [ 'a', 'b' ], true ]
  * ```
  *
  * @since 0.1.0
@@ -404,7 +444,7 @@ export const useLocks: {
 
 /**
  * Runs an effect when the lock is free, with one attempt that never waits: `None` when somebody holds it or waits for
- * it.
+ * it. The attempt takes at most `attemptTimeout`; then it fails `OutcomeUnknown`.
  *
  * @example
  * ```ts
@@ -439,7 +479,8 @@ export const withLockIfAvailable: {
 
 /**
  * Acquires a lock for as long as the scope lives. It is renewed like any other; its loss interrupts nobody by itself:
- * `lease.lost` tells, `lease.guard(effect)` interrupts, `lease.provide(effect)` makes it `Lease.current`.
+ * `lease.lost` tells, `lease.guard(effect)` interrupts, `lease.provide(effect)` makes it `Lease.current`. Fails as
+ * `withLock` does, but for `LeaseLost`.
  *
  * @example
  * ```ts
@@ -464,7 +505,7 @@ export const acquire = <const Options extends AcquireOptions = {}>(
   Effect.flatMap(Locking, (locking) => locking.acquire(key, options))
 
 /**
- * `acquire` with one attempt that never waits.
+ * `acquire` with one attempt that never waits: `None` when somebody holds the lock or waits for it.
  *
  * @example
  * ```ts
@@ -486,7 +527,8 @@ export const tryAcquire = <const Options extends TryOptions = {}>(
   Effect.flatMap(Locking, (locking) => locking.tryAcquire(key, options))
 
 /**
- * What the store knows of the holders of a key; empty when it is free.
+ * What the store knows of the holders of a key; empty when it is free. The key belongs to the tenant in context. Asks
+ * once, for `attemptTimeout` at most: `ProviderFailed` when the store refuses, `OutcomeUnknown` when it does not answer.
  *
  * @example
  * ```ts
@@ -498,7 +540,7 @@ export const tryAcquire = <const Options extends TryOptions = {}>(
  *   Locking.withLock("importer")
  * )
  *
- * Effect.runPromise(Effect.provide(program, Locking.layerMemory)).then(console.log) // ["exclusive"]
+ * Effect.runPromise(Effect.provide(program, Locking.layerMemory)).then(console.log) // [ 'exclusive' ]
  * ```
  *
  * @since 0.1.0
@@ -510,7 +552,7 @@ export const inspect = (
   Effect.flatMap(Locking, (locking) => locking.inspect(key))
 
 /**
- * Every key of the namespace that is held now, with its holders.
+ * Every key of the namespace that is held now, with its holders, of all tenants. Fails as `inspect` does.
  *
  * @example
  * ```ts
@@ -522,7 +564,7 @@ export const inspect = (
  *   Locking.withLocks(["a", "b"])
  * )
  *
- * Effect.runPromise(Effect.provide(program, Locking.layerMemory)).then(console.log) // ["a", "b"]
+ * Effect.runPromise(Effect.provide(program, Locking.layerMemory)).then(console.log) // [ 'a', 'b' ]
  * ```
  *
  * @since 0.1.0
@@ -535,7 +577,7 @@ export const list: Effect.Effect<ReadonlyArray<HeldKey>, AdminError, Locking> = 
 
 /**
  * Deposes the holders of a key, and answers who they were. They learn it as `LeaseLost` with reason `revoked`; what
- * they still write is for the fence to refuse.
+ * they still write is for the fence to refuse. Fails as `inspect` does; after `OutcomeUnknown` they may be deposed.
  *
  * @example
  * ```ts

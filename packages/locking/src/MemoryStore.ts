@@ -39,9 +39,23 @@ class MemoryStoreImpl implements MemoryStore {
 }
 
 /**
- * Makes an empty store.
+ * Makes an empty store. Nothing outside of the process sees it, and it ends with the process.
  *
  * Its memory grows with what is held and waited for, not with the keys ever used.
+ *
+ * @example
+ * ```ts
+ * import { Effect } from "effect"
+ * import { Locking, MemoryStore } from "effect-locking"
+ *
+ * const program = Effect.gen(function*() {
+ *   const store = yield* MemoryStore.make
+ *   const locking = yield* Locking.make(yield* MemoryStore.driver(store))
+ *   return yield* locking.withLock(Effect.succeed("done"), "report")
+ * })
+ *
+ * Effect.runPromise(Effect.scoped(program)).then(console.log) // done
+ * ```
  *
  * @since 0.1.0
  * @category constructors

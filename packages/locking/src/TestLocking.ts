@@ -39,12 +39,20 @@ export const TypeId: TypeId = "~effect-locking/TestLocking"
 export type TypeId = "~effect-locking/TestLocking"
 
 /**
- * A call of a node to the store.
+ * A call of a node to the store, as `LockDriver` names them.
  *
  * @since 0.1.0
  * @category models
  */
-export type Operation = testStore.Operation
+export type Operation =
+  | "attempt"
+  | "arm"
+  | "withdraw"
+  | "renew"
+  | "release"
+  | "inspect"
+  | "list"
+  | "forceRelease"
 
 /**
  * How many calls were made, by operation.
@@ -52,7 +60,7 @@ export type Operation = testStore.Operation
  * @since 0.1.0
  * @category models
  */
-export type Calls = testStore.Calls
+export type Calls = { readonly [op in Operation]: number }
 
 /**
  * Which calls a fault befalls.
@@ -87,6 +95,8 @@ class TestLockingImpl implements TestLocking {
 }
 
 /**
+ * The tag of the store, which `layer`, `layerWith` and `layerStore` provide.
+ *
  * @since 0.1.0
  * @category tags
  */
@@ -105,7 +115,24 @@ const change = (use: (store: testStore.TestStore) => void): Effect.Effect<void, 
 // ---------------------------------------------------------------------------------------------------------------------
 
 /**
- * A store without nodes.
+ * A store without nodes: make them with `node`.
+ *
+ * @example
+ * ```ts
+ * import { strictEqual } from "node:assert"
+ * import { Effect, Option, TestContext } from "effect"
+ * import { TestLocking } from "effect-locking"
+ *
+ * const program = Effect.gen(function*() {
+ *   const one = yield* TestLocking.node("one")
+ *   const two = yield* TestLocking.node("two")
+ *   yield* one.acquire("orders")
+ *   strictEqual(Option.isNone(yield* two.tryAcquire("orders")), true)
+ * })
+ *
+ * // in a test: it.scoped("…", () => program.pipe(Effect.provide(TestLocking.layerStore)))
+ * Effect.runPromise(program.pipe(Effect.scoped, Effect.provide(TestLocking.layerStore), Effect.provide(TestContext.TestContext)))
+ * ```
  *
  * @since 0.1.0
  * @category layers
@@ -185,7 +212,21 @@ const close = (scope: Scope.CloseableScope, core: Core): Effect.Effect<void> =>
   })
 
 /**
- * As `layer`, with options for the node.
+ * As `layer`, with options for the node. Fails `InvalidOptions` with every issue and its path.
+ *
+ * @example
+ * ```ts
+ * import { strictEqual } from "node:assert"
+ * import { Effect, TestContext } from "effect"
+ * import { Locking, TestLocking } from "effect-locking"
+ *
+ * const program = Effect.gen(function*() {
+ *   const error = yield* Effect.flip(Locking.withLock(Effect.void, "orders"))
+ *   strictEqual(error.code, "INVALID_KEY")
+ * }).pipe(Effect.provide(TestLocking.layerWith({ tenancy: "required" })))
+ *
+ * Effect.runPromise(Effect.provide(program, TestContext.TestContext))
+ * ```
  *
  * @since 0.1.0
  * @category layers
@@ -231,6 +272,28 @@ export const layer: Layer.Layer<TestLocking | Locking.Locking> = Layer.orDie(lay
  * A real process that is killed does not run its finalizers; here they run, and what they do outside of the store is
  * done.
  *
+ * @example
+ * ```ts
+ * import { strictEqual } from "node:assert"
+ * import { Effect, Fiber, TestClock, TestContext } from "effect"
+ * import { Locking, TestLocking } from "effect-locking"
+ *
+ * // another node takes over once the ttl of a killed one is over
+ * const program = Effect.gen(function*() {
+ *   const worker = yield* TestLocking.node("worker")
+ *   yield* worker.acquire("orders")
+ *   yield* TestLocking.kill("worker")
+ *   const next = yield* Effect.fork(
+ *     Locking.withLock(Effect.succeed("taken over"), "orders", { waitTimeout: "20 seconds" })
+ *   )
+ *   yield* TestClock.adjust("20 seconds")
+ *   strictEqual(yield* Fiber.join(next), "taken over")
+ * })
+ *
+ * // in a test: it.scoped("…", () => program.pipe(Effect.provide(TestLocking.layer)))
+ * Effect.runPromise(program.pipe(Effect.scoped, Effect.provide(TestLocking.layer), Effect.provide(TestContext.TestContext)))
+ * ```
+ *
  * @since 0.1.0
  * @category nodes
  */
@@ -257,6 +320,27 @@ export const kill = (name: string): Effect.Effect<void, never, TestLocking> =>
  * `revoked`, the default, is what an administrator does: the holders are told. `expired` is a store that lost the
  * record: they learn it by their next renewal.
  *
+ * @example
+ * ```ts
+ * import { strictEqual } from "node:assert"
+ * import { Effect, Fiber, TestClock, TestContext } from "effect"
+ * import { Locking, TestLocking } from "effect-locking"
+ *
+ * // the next renewal tells the holder that the store has lost its record
+ * const program = Effect.gen(function*() {
+ *   const running = yield* Effect.fork(Locking.withLock(Effect.never, "orders"))
+ *   yield* TestClock.adjust("1 second")
+ *   const [holder] = yield* TestLocking.loseLease("orders", { reason: "expired" })
+ *   strictEqual(holder?.session, "main")
+ *   yield* TestClock.adjust("5 seconds")
+ *   const error = yield* Effect.flip(Fiber.join(running))
+ *   strictEqual(error._tag, "LeaseLost")
+ * })
+ *
+ * // in a test: it.effect("…", () => program.pipe(Effect.provide(TestLocking.layer)))
+ * Effect.runPromise(program.pipe(Effect.provide(TestLocking.layer), Effect.provide(TestContext.TestContext)))
+ * ```
+ *
  * @since 0.1.0
  * @category faults
  */
@@ -277,6 +361,26 @@ export const loseLease = (
  * Nothing passes between the store and a node (default: any node) for a time, which may be infinite. Calls wait and are
  * executed at its end, unless nobody waits for their answer any more; wake-ups and notices are lost.
  *
+ * @example
+ * ```ts
+ * import { strictEqual } from "node:assert"
+ * import { Effect, Fiber, TestClock, TestContext } from "effect"
+ * import { Locking, TestLocking } from "effect-locking"
+ *
+ * // a holder that does not reach the store ends by its own clock
+ * const program = Effect.gen(function*() {
+ *   const running = yield* Effect.fork(Locking.withLock(Effect.never, "orders"))
+ *   yield* TestClock.adjust("1 second")
+ *   yield* TestLocking.mute("20 seconds", { node: "main" })
+ *   yield* TestClock.adjust("20 seconds")
+ *   const error = yield* Effect.flip(Fiber.join(running))
+ *   strictEqual(error._tag === "LeaseLost" && error.reason, "unconfirmed")
+ * })
+ *
+ * // in a test: it.effect("…", () => program.pipe(Effect.provide(TestLocking.layer)))
+ * Effect.runPromise(program.pipe(Effect.provide(TestLocking.layer), Effect.provide(TestContext.TestContext)))
+ * ```
+ *
  * @since 0.1.0
  * @category faults
  */
@@ -287,6 +391,25 @@ export const mute = (
 
 /**
  * The store refuses calls, and does nothing; `times` is infinite by default.
+ *
+ * @example
+ * ```ts
+ * import { strictEqual } from "node:assert"
+ * import { Effect, Fiber, TestClock, TestContext } from "effect"
+ * import { Locking, TestLocking } from "effect-locking"
+ *
+ * // a store that refuses is asked until the wait is over
+ * const program = Effect.gen(function*() {
+ *   yield* TestLocking.refuse({ op: "attempt" })
+ *   const running = yield* Effect.fork(Locking.withLock(Effect.void, "orders"))
+ *   yield* TestClock.adjust("5 seconds")
+ *   const error = yield* Effect.flip(Fiber.join(running))
+ *   strictEqual(error.code, "PROVIDER_FAILED")
+ * })
+ *
+ * // in a test: it.effect("…", () => program.pipe(Effect.provide(TestLocking.layer)))
+ * Effect.runPromise(program.pipe(Effect.provide(TestLocking.layer), Effect.provide(TestContext.TestContext)))
+ * ```
  *
  * @since 0.1.0
  * @category faults
@@ -327,6 +450,24 @@ export const dropNextReply = (where?: Where): Effect.Effect<void, never, TestLoc
 /**
  * The store executes calls at once, but its answers are late; `times` is infinite by default.
  *
+ * @example
+ * ```ts
+ * import { strictEqual } from "node:assert"
+ * import { Duration, Effect, Fiber, TestClock, TestContext } from "effect"
+ * import { Locking, TestLocking } from "effect-locking"
+ *
+ * // a lease counts from the question, not from the answer; 155 ms are its margin
+ * const program = Effect.gen(function*() {
+ *   yield* TestLocking.answerLate("1 second", { op: "attempt" })
+ *   const running = yield* Effect.fork(Locking.useLock("orders", (lease) => lease.remaining))
+ *   yield* TestClock.adjust("1 second")
+ *   strictEqual(Duration.toMillis(yield* Fiber.join(running)), 15_000 - 1_000 - 155)
+ * })
+ *
+ * // in a test: it.effect("…", () => program.pipe(Effect.provide(TestLocking.layer)))
+ * Effect.runPromise(program.pipe(Effect.provide(TestLocking.layer), Effect.provide(TestContext.TestContext)))
+ * ```
+ *
  * @since 0.1.0
  * @category faults
  */
@@ -342,6 +483,28 @@ export const answerLate = (delay: DurationInput, where?: Where): Effect.Effect<v
 
 /**
  * Wake-ups for waiters come late; `times` is infinite by default.
+ *
+ * @example
+ * ```ts
+ * import { strictEqual } from "node:assert"
+ * import { Effect, Fiber, TestClock, TestContext } from "effect"
+ * import { Locking, TestLocking } from "effect-locking"
+ *
+ * // a waiter polls beside its wake-up
+ * const program = Effect.gen(function*() {
+ *   yield* TestLocking.delayWakeups("10 seconds")
+ *   const other = yield* TestLocking.node("other")
+ *   const lease = yield* other.acquire("orders")
+ *   const next = yield* Effect.fork(Locking.withLock(Effect.succeed("done"), "orders"))
+ *   yield* TestClock.adjust("1 second")
+ *   yield* lease.release
+ *   yield* TestClock.adjust("1 second")
+ *   strictEqual(yield* Fiber.join(next), "done")
+ * })
+ *
+ * // in a test: it.scoped("…", () => program.pipe(Effect.provide(TestLocking.layer)))
+ * Effect.runPromise(program.pipe(Effect.scoped, Effect.provide(TestLocking.layer), Effect.provide(TestContext.TestContext)))
+ * ```
  *
  * @since 0.1.0
  * @category faults
@@ -362,6 +525,28 @@ export const delayWakeups = (
 /**
  * Wake-ups for waiters are lost, and only their poll helps them; `times` is infinite by default.
  *
+ * @example
+ * ```ts
+ * import { strictEqual } from "node:assert"
+ * import { Effect, Fiber, TestClock, TestContext } from "effect"
+ * import { Locking, TestLocking } from "effect-locking"
+ *
+ * // nobody tells the waiter; its poll finds out
+ * const program = Effect.gen(function*() {
+ *   yield* TestLocking.dropWakeups()
+ *   const other = yield* TestLocking.node("other")
+ *   const lease = yield* other.acquire("orders")
+ *   const next = yield* Effect.fork(Locking.withLock(Effect.succeed("done"), "orders"))
+ *   yield* TestClock.adjust("1 second")
+ *   yield* lease.release
+ *   yield* TestClock.adjust("1 second")
+ *   strictEqual(yield* Fiber.join(next), "done")
+ * })
+ *
+ * // in a test: it.scoped("…", () => program.pipe(Effect.provide(TestLocking.layer)))
+ * Effect.runPromise(program.pipe(Effect.scoped, Effect.provide(TestLocking.layer), Effect.provide(TestContext.TestContext)))
+ * ```
+ *
  * @since 0.1.0
  * @category faults
  */
@@ -371,6 +556,26 @@ export const dropWakeups = (where?: Pick<Where, "node" | "times">): Effect.Effec
 /**
  * The store's clock jumps, the nodes' clocks do not. Forward (default): leases end early at the store, and their
  * holders do not know. Back: they last longer there.
+ *
+ * @example
+ * ```ts
+ * import { strictEqual } from "node:assert"
+ * import { Effect, TestContext } from "effect"
+ * import { Locking, TestLocking } from "effect-locking"
+ *
+ * // two believe their lease; the fence tells who came later
+ * const program = Effect.gen(function*() {
+ *   const lease = yield* Locking.acquire("orders")
+ *   yield* TestLocking.jumpClock("1 minute")
+ *   const other = yield* TestLocking.node("other")
+ *   const second = yield* other.acquire("orders")
+ *   strictEqual(yield* lease.isValid, true)
+ *   strictEqual(second.fence > lease.fence, true)
+ * })
+ *
+ * // in a test: it.scoped("…", () => program.pipe(Effect.provide(TestLocking.layer)))
+ * Effect.runPromise(program.pipe(Effect.scoped, Effect.provide(TestLocking.layer), Effect.provide(TestContext.TestContext)))
+ * ```
  *
  * @since 0.1.0
  * @category faults
@@ -387,6 +592,26 @@ export const jumpClock = (
 /**
  * Ends all faults: nodes that are mute are heard, and what follows is as it should be. The store's clock stays where it
  * is, and the dead stay dead.
+ *
+ * @example
+ * ```ts
+ * import { strictEqual } from "node:assert"
+ * import { Effect, Fiber, TestClock, TestContext } from "effect"
+ * import { Locking, TestLocking } from "effect-locking"
+ *
+ * // a call goes on when the network is back
+ * const program = Effect.gen(function*() {
+ *   yield* TestLocking.mute("1 hour")
+ *   const running = yield* Effect.fork(Locking.withLock(Effect.succeed("done"), "orders"))
+ *   yield* TestClock.adjust("1 second")
+ *   yield* TestLocking.heal
+ *   yield* TestClock.adjust("1 second")
+ *   strictEqual(yield* Fiber.join(running), "done")
+ * })
+ *
+ * // in a test: it.effect("…", () => program.pipe(Effect.provide(TestLocking.layer)))
+ * Effect.runPromise(program.pipe(Effect.provide(TestLocking.layer), Effect.provide(TestContext.TestContext)))
+ * ```
  *
  * @since 0.1.0
  * @category faults
@@ -429,6 +654,23 @@ export const holders = (key: LockKey.Input): Effect.Effect<ReadonlyArray<Holder>
 
 /**
  * How many calls the nodes of a name (default: all nodes) made so far, answered or not.
+ *
+ * @example
+ * ```ts
+ * import { strictEqual } from "node:assert"
+ * import { Effect, TestContext } from "effect"
+ * import { Locking, TestLocking } from "effect-locking"
+ *
+ * // three callers of one node ask the store once: the lock is handed on inside
+ * const program = Effect.gen(function*() {
+ *   const job = Locking.withLock(Effect.yieldNow(), "orders")
+ *   yield* Effect.all([job, job, job], { concurrency: "unbounded" })
+ *   strictEqual((yield* TestLocking.calls({ node: "main" })).attempt, 1)
+ * })
+ *
+ * // in a test: it.effect("…", () => program.pipe(Effect.provide(TestLocking.layer)))
+ * Effect.runPromise(program.pipe(Effect.provide(TestLocking.layer), Effect.provide(TestContext.TestContext)))
+ * ```
  *
  * @since 0.1.0
  * @category observation

@@ -62,7 +62,8 @@ export * as LockEvent from "./LockEvent.js"
 export * as LockKey from "./LockKey.js"
 
 /**
- * Options of a call and of a layer, with ranges and defaults.
+ * Options of a call and of a layer, with ranges and defaults. A number as a duration is milliseconds; a finite duration
+ * is at most one year. What is out of range, and every name that is no option, fails `InvalidOptions`.
  *
  * @since 0.1.0
  */
