@@ -101,7 +101,7 @@ const randomOperation = (dice: Prng, { keys, nodes, plain, profile, ttls }: Sett
       : dice.pick([0, 30, 150, 5000, "forever", "forever"]),
     steps,
     stepMs: hold / steps,
-    finalMs: dice.pick([0, 0, 0, 10, 20]),
+    finalMs: dice.pick(calm ? [0, 0, 0, 10, 20] : [0, 0, 0, 0, 10, 20, 200]),
     exit: dice.pick(["ok", "ok", "ok", "fail", "die"]),
     interruptAt: cut === 0 ? (grid ? 10 * dice.int(20) : dice.int(dice.pick([20, 60, 400]))) : null,
     interruptStep: cut === 1 ? 1 + dice.int(60) : null,
