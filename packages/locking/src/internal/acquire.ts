@@ -175,7 +175,7 @@ const desert = (core: Core, waiter: Waiter): Effect.Effect<unknown> =>
 
 /** Enough readers joined without a word from the store: whether more may depends on who waits elsewhere. */
 const askToJoin = (core: Core, record: KeyRecord, request: Request, restore: Restore): Effect.Effect<Hold, Failure> => {
-  const shared = record.grants.find((held) => held.mode === "shared" && held.records.length === 1)
+  const shared = record.grants.find((held) => held.mode === "shared" && held.grant.keys.length === 1)
   if (shared === undefined) return rejoin(core, record, request, restore)
   const joiner: Joiner = { resume: undefined }
   const activity: Activity = { kind: "acquire", end: () => joiner.resume?.(), abort: () => {}, place: undefined }

@@ -20,7 +20,7 @@ export const lose = (core: Core, held: HeldGrant, reason: LeaseLostReason): void
   // a session's lock does not end by itself: unlocking it now is what makes the lease end
   if (byOwnClock && core.driver.capabilities.expiry === "session") abandon(core, held.grant, 0, Infinity)
   // the store may keep what was not confirmed, and the other keys of which one was lost
-  else held.giveBack = reason === "unconfirmed" || (held.records.length > 1 && reason !== "session-ended")
+  else held.giveBack = reason === "unconfirmed" || (held.grant.keys.length > 1 && reason !== "session-ended")
   for (const record of held.records) records.settle(core, record)
   noteIdle(core)
 }

@@ -38,7 +38,8 @@ export const make = (core: Core, id: string): KeyRecord => {
 
 /** Whether a request may be served from a grant that was made for another. */
 const fits = (core: Core, held: HeldGrant, request: Request): boolean =>
-  request.keys.length === 1 && held.records.length === 1 && request.call.mode === held.mode &&
+  request.keys.length === 1 && held.grant.keys.length === 1 && held.grant.keys[0]!.id === request.keys[0]!.id &&
+  request.call.mode === held.mode &&
   isFresh(held.trust, core.timer.now(), held.ttl)
 
 const withinTurn = (core: Core, held: HeldGrant, most: number): boolean =>

@@ -28,7 +28,7 @@ export const end = (hold: Hold): Effect.Effect<boolean> =>
     if (hold.joined !== undefined) records.stepDown(core, hold.joined.turns, hold.joined.request)
     if (held.holds.size === 0 && held.trust._tag === "Held") {
       if (!trust.isTrusted(held.trust, now)) lose(core, held, "expired")
-      else if (held.records.length > 1 || !records.handOver(core, held)) return giveBack(core, held, gaveUp, now)
+      else if (held.grant.keys.length > 1 || !records.handOver(core, held)) return giveBack(core, held, gaveUp, now)
     } else if (held.holds.size === 0 && held.giveBack) {
       abandon(core, held.grant, held.unansweredUntil, now + held.ttl)
     }
@@ -89,7 +89,7 @@ const released = (
     })
   }
   // of several keys nobody says which one they wait for
-  const othersWait = answer === "woke" && held.records.length === 1
+  const othersWait = answer === "woke" && held.grant.keys.length === 1
   for (const record of held.records) {
     record.releasing--
     records.settle(core, record, othersWait)

@@ -92,8 +92,8 @@ export type ErrorTag = keyof typeof errorCodes
 /** What `LeaseLost` says about each reason, and what helps against it. */
 export const losses: { readonly [Reason in LossText]: { readonly why: string; readonly fix: string } } = {
   expired: {
-    why: "its time ran out and nothing renewed it",
-    fix: "Leave `autoRenew` on, or choose a `ttl` longer than the section."
+    why: "its time ran out",
+    fix: "Leave `autoRenew` on, and choose a `ttl` longer than the pauses of the process and of the store."
   },
   unconfirmed: {
     why: "the store did not confirm its renewal in time",
