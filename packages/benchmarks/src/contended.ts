@@ -1,7 +1,8 @@
 /**
  * Many callers in one process: what a waiter costs must not grow with the number of waiters.
  */
-import { Effect, Scheduler } from "effect"
+import * as Effect from "effect/Effect"
+import * as Scheduler from "effect/Scheduler"
 import { Locking, MemoryStore, sizes } from "./library.js"
 import { cpuMicros, type Figure } from "./measure.js"
 
@@ -30,7 +31,7 @@ const drain = (waiters: number, keys: number) =>
       Array.from({ length: waiters }, (_, i) => i),
       (i) => Effect.fork(locking.withLock(Effect.void, `k${i % keys}`, patient))
     )
-    while (sizes(locking)["waiters"]! < waiters) yield* Effect.yieldNow()
+    while (sizes(locking)["waiters"]! < waiters) yield* Effect.sleep(20)
     const bytes = (heap() - before) / waiters
     const cpu = process.cpuUsage()
     for (const gate of gates) yield* gate.release
@@ -58,7 +59,7 @@ export const contended = async (): Promise<ReadonlyArray<Figure>> => {
   const micros: Array<number> = []
   for (const waiters of [10, 100, 1000]) {
     let best = Infinity
-    for (let round = 0; round < Math.max(3, 2000 / waiters); round++) {
+    for (let round = 0; round < 15; round++) {
       best = Math.min(best, (await Effect.runPromise(drain(waiters, 1))).micros)
     }
     micros.push(best)

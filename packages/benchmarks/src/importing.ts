@@ -25,7 +25,7 @@ export const importing = (): ReadonlyArray<Figure> => {
     stream: [...effect, "effect/Stream"]
   }
   const best = { effect: Infinity, library: Infinity, schema: Infinity, stream: Infinity }
-  for (let round = 0; round < 9; round++) {
+  for (let round = 0; round < 5; round++) {
     for (const name of Object.keys(cases) as Array<keyof typeof cases>) {
       best[name] = Math.min(best[name], cost(cases[name]))
     }

@@ -1,7 +1,9 @@
 /**
  * One caller, one key, the memory layer: what the lock itself costs beside Effect's own semaphore.
  */
-import { Effect, Fiber, Scope } from "effect"
+import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
+import * as Scope from "effect/Scope"
 import { Locking, MemoryStore } from "./library.js"
 import { compare, type Figure } from "./measure.js"
 
