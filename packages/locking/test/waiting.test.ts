@@ -149,6 +149,22 @@ describe("waiting", () => {
         yield* settled
         assert.strictEqual(yield* valueOf(waiter), "done")
       }))
+
+    it.scoped("R1.5 R1.6 a reader of several keys and a writer of the same keys elsewhere never block each other", () =>
+      Effect.gen(function*() {
+        const store = yield* MemoryStore.make
+        const [near, far] = [yield* Faulty.make(store), yield* Faulty.make(store)]
+        const [one, two] = [yield* Locking.make(far), yield* Locking.make(near)]
+        // the writer comes between the reader's attempts, if it makes more than one
+        far.always("attempt", Faulty.slow(20))
+        near.always("attempt", Faulty.slow(15))
+        const reader = yield* Effect.fork(one.withLocks(Effect.succeed("read"), ["x", "y"], { mode: "shared" }))
+        yield* TestClock.adjust(20)
+        const writer = yield* Effect.fork(two.withLocks(Effect.succeed("wrote"), ["x", "y"]))
+        yield* TestClock.adjust("1 second")
+        assert.strictEqual(yield* valueOf(reader), "read")
+        assert.strictEqual(yield* valueOf(writer), "wrote")
+      }))
   })
 
   describe("wake-ups", () => {
