@@ -443,6 +443,21 @@ describe("shutdown", () => {
         assert.strictEqual(driver.calls.length, before)
       }))
 
+    it.scoped("R7.1 a section that closes its own layer is waited for no longer than others", () =>
+      Effect.gen(function*() {
+        const { close, holders, locking } = yield* world()
+        const fiber = yield* Effect.fork(locking.withLock(close, "k"))
+        const other = yield* hold(locking, "l")
+        yield* assertInterrupted(other)
+        yield* TestClock.adjust("4999 millis")
+        yield* isRunning(fiber)
+        yield* TestClock.adjust("1 millis")
+        yield* assertInterrupted(fiber)
+        // left to its ttl
+        yield* TestClock.adjust("15 seconds")
+        assert.deepStrictEqual(yield* holders("k"), [])
+      }))
+
     it.scoped("R7.1 R6.6 shutdownTimeout zero waits for nothing", () =>
       Effect.gen(function*() {
         const { close, driver, locking } = yield* world({ shutdownTimeout: 0 })
