@@ -233,6 +233,52 @@ describe("waitTimeout", () => {
   })
 })
 
+describe("what the error of a caller that did not get it tells", () => {
+  it.scoped("R5 of a holder in this process and of one elsewhere, and when the holder's lease ends as of now", () =>
+    Effect.gen(function*() {
+      yield* TestClock.setTime(1_000_000)
+      const store = yield* MemoryStore.make
+      const one = yield* node(store, { session: "one" })
+      const two = yield* node(store, { session: "two" })
+      const lease = yield* one.acquire("k", { ttl: "10 seconds", autoRenew: false })
+      for (const locking of [one, two]) {
+        const waiting = yield* Effect.fork(locking.withLock(Effect.void, "k", { waitTimeout: "3 seconds" }))
+        const asked = yield* Effect.clockWith((clock) => clock.currentTimeMillis)
+        yield* TestClock.adjust("3 seconds")
+        const waited = yield* failureOf(waiting)
+        assert(waited._tag === "WaitTimeout")
+        const busy = yield* Effect.flip(locking.withLock(Effect.void, "k", { waitTimeout: 0 }))
+        assert(busy._tag === "LockBusy")
+        assert(Duration.isZero(busy.waited))
+        for (const { holder, keyHash } of [waited, busy]) {
+          assert.strictEqual(holder!.keyHash, keyHash)
+          assert.strictEqual(holder!.mode, "exclusive")
+          assert.strictEqual<unknown>(holder!.fence, lease.fence)
+          assert.strictEqual(holder!.since, 1_000_000)
+          assert.strictEqual(holder!.session, "one")
+          assert.strictEqual(holder!.local, locking === one)
+          // what this process holds it knows by its own clock, which ends a little earlier
+          const left = 1_000_000 + 10_000 - asked - 3000
+          const endsIn = Duration.toMillis(holder!.endsIn!)
+          assert(endsIn <= left && endsIn >= left - 105, `${endsIn} of ${left}`)
+        }
+        assert.match(waited.message, /^Waited 3s for lock [0-9a-f]{12}: held by .*; the holder's lease ends in /)
+      }
+    }))
+
+  it.scoped("R5 of readers, and of a holder without an end", () =>
+    Effect.gen(function*() {
+      const { one, two } = yield* twoNodes()
+      yield* one.acquire("k", { mode: "shared" })
+      for (const locking of [one, two]) {
+        const error = yield* Effect.flip(locking.withLock(Effect.void, "k", { waitTimeout: 0 }))
+        assert(error._tag === "LockBusy")
+        assert.strictEqual(error.holder!.mode, "shared")
+        assert.isUndefined(error.holder!.endsIn)
+      }
+    }))
+})
+
 describe("a store that does not do its part", () => {
   it.scoped("R1.7 errors are retried with pauses that grow and differ, until it grants", () =>
     Effect.gen(function*() {
