@@ -13,6 +13,11 @@ export const scenarios: Readonly<Record<string, Plan>> = {
 
   "slow finalizers": plan([op({ finalMs: 20 }), op({ node: 1, finalMs: 20 }), op({ at: 10 })]),
 
+  "deposed at once": plan(
+    [op({ steps: 3 }), op({ node: 1, at: 20 })],
+    { profile: "lossy", chaos: [chaos({ kind: "force release", at: 10 })] }
+  ),
+
   "short leases, renewed": plan(
     [op({ ttl: 60, steps: 8, stepMs: 20 }), op({ node: 1, ttl: 60, at: 20 })],
     { profile: "lossy", faults: near }
