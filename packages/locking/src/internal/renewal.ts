@@ -45,7 +45,7 @@ const wantsRenewal = (held: HeldGrant): boolean => {
 }
 
 export const schedule = (core: Core, held: HeldGrant): void => {
-  if (held.trust._tag !== "Held" || held.trust.renewAt === Infinity) return
+  if (core.isOver || held.trust._tag !== "Held" || held.trust.renewAt === Infinity) return
   core.timer.cancel(held.renewDeadline)
   held.renewDeadline = core.timer.add(held.trust.renewAt, () => renewDue(core))
 }
