@@ -67,6 +67,37 @@ describe("waiting", () => {
         }
       }))
 
+    it.scoped("B28 fifty waiters in five processes: few calls while the lock goes round, fewer while the store refuses", () =>
+      Effect.gen(function*() {
+        const store = yield* MemoryStore.make
+        const drivers: Array<Faulty.FaultyDriver> = []
+        let entered = 0
+        const section = Effect.zipRight(Effect.sync(() => entered++), Effect.sleep("1 second"))
+        for (let i = 0; i < 5; i++) {
+          const driver = yield* Faulty.make(store)
+          drivers.push(driver)
+          const locking = yield* Locking.make(driver)
+          for (let j = 0; j < 10; j++) yield* Effect.fork(locking.withLock(section, "k", patient))
+        }
+        yield* TestClock.adjust("10 seconds")
+        assert.isAtLeast(entered, 10)
+        const calls = () => drivers.reduce((sum, driver) => sum + driver.calls.length, 0)
+        // a poll in a quarter of a second for each process, and a handful of calls for each release
+        assert.isAtMost(calls(), 5 * (10_000 / 187) + 11 * 5 * 3)
+        for (const driver of drivers) for (const op of ["attempt", "arm"] as const) driver.always(op, Faulty.refuse)
+        // whoever is inside comes to its end
+        yield* TestClock.adjust("2 seconds")
+        const before = calls()
+        yield* TestClock.adjust("5 seconds")
+        // about one in a second for each process, not in step
+        assert.isAtMost(calls() - before, 5 * 10)
+        for (const driver of drivers) driver.heal()
+        const stood = entered
+        yield* TestClock.adjust("3 seconds")
+        assert.isAtLeast(entered, stood + 2)
+        yield* Effect.forEach(drivers, (driver) => Faulty.atEnd(driver.heal))
+      }))
+
     it.scoped("R6.3 one for each key, and one for both modes of a key", () =>
       Effect.gen(function*() {
         const { driver, locking, other } = yield* world()
