@@ -728,3 +728,72 @@ describe("B78 a section that hangs", () => {
       assert.strictEqual(holder?.since, 5000)
     }))
 })
+
+/** `TestClock` hides timers that are late, early or lost. Lower bounds are exact, upper ones are only there to end. */
+describe("on the real clock", () => {
+  const timed = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+    Effect.map(Effect.timed(effect), ([time]) => Duration.toMillis(time))
+
+  it.live("B45 R1.7 a wait ends when its time is over, not before", () =>
+    Effect.gen(function*() {
+      const { one, two } = yield* twoNodes()
+      yield* one.acquire("k")
+      for (const locking of [one, two]) {
+        for (const waitTimeout of [1, 30, 100]) {
+          const millis = yield* timed(Effect.flip(locking.withLock(Effect.void, "k", { waitTimeout })))
+          assert(millis >= waitTimeout && millis < waitTimeout + 5000, `${millis} for ${waitTimeout}`)
+        }
+      }
+    }).pipe(Effect.scoped))
+
+  it.live("B42 R1.9 R2.5 a lease that is not renewed ends when its trust does, however long the wait was", () =>
+    Effect.gen(function*() {
+      const { one, two } = yield* twoNodes()
+      const holder = yield* Effect.fork(one.withLock(Effect.sleep(150), "k"))
+      yield* settle
+      const options = { ttl: 100, autoRenew: false } as const
+      const [time, error] = yield* Effect.timed(Effect.flip(two.withLock(Effect.never, "k", options)))
+      assert(error._tag === "LeaseLost")
+      assert.strictEqual(error.reason, "expired")
+      // 150 for the wait, and 94 for the lease
+      assert.isAtLeast(Duration.toMillis(time), 240)
+      yield* Fiber.join(holder)
+    }).pipe(Effect.scoped))
+
+  it.live("R1.9 R1.10 renewed many times over, until the hold limit", () =>
+    Effect.gen(function*() {
+      const { one, two } = yield* twoNodes()
+      const [time, error] = yield* Effect.timed(
+        Effect.flip(one.withLock(Effect.never, "k", { ttl: 500, maxHold: 1200 }))
+      )
+      assert(error._tag === "LeaseLost")
+      // on a machine that stands still for half a second the lease is lost, and rightly so
+      if (error.reason === "max-hold") assert.isAtLeast(Duration.toMillis(time), 1200)
+      else assert.strictEqual(error.reason, "unconfirmed")
+      yield* two.withLock(Effect.void, "k", { waitTimeout: "10 seconds" })
+    }).pipe(Effect.scoped))
+
+  it.live("R1.13 first in, first out", () =>
+    Effect.gen(function*() {
+      const { one, two } = yield* twoNodes()
+      for (const holder of [one, two]) {
+        const log: Array<number> = []
+        const inside = yield* section
+        const holding = yield* Effect.fork(holder.withLock(inside.run, "k"))
+        yield* Deferred.await(inside.begun)
+        const fibers = []
+        for (let i = 0; i < 30; i++) {
+          const enter = Effect.zipRight(
+            Effect.sync(() => log.push(i)),
+            i % 3 === 0 ? Effect.sleep(1) : Effect.yieldNow()
+          )
+          fibers.push(yield* Effect.fork(one.withLock(enter, "k", { waitTimeout: "1 minute" })))
+          yield* i % 5 === 0 ? Effect.sleep(1) : settle
+        }
+        yield* Deferred.succeed(inside.end, undefined)
+        for (const fiber of fibers) yield* Fiber.join(fiber)
+        yield* Fiber.join(holding)
+        assert.deepStrictEqual(log, Array.from({ length: 30 }, (_, i) => i))
+      }
+    }).pipe(Effect.scoped))
+})
