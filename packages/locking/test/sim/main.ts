@@ -168,9 +168,10 @@ const search = () => {
   }
   const seeds = `seeds ${base} to ${base + tally.worlds - 1}`
   // what dice did not find, faults at every place may
-  if (missingProbes(tally.probes).length > 0) runSweep(() => missingProbes(tally.probes).length > 0)
+  const isWhole = args.profile === undefined
+  if (isWhole && missingProbes(tally.probes).length > 0) runSweep(() => missingProbes(tally.probes).length > 0)
   summarize(seeds)
-  if (args.profile === undefined) reportMissing(missingProbes(tally.probes))
+  if (isWhole) reportMissing(missingProbes(tally.probes))
 }
 
 if (args.regression !== undefined) {

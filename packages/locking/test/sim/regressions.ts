@@ -23,6 +23,7 @@ export const load = (): ReadonlyArray<Regression> =>
 export const save = (name: string, found: Case, violation: string): string => {
   fs.mkdirSync(folder, { recursive: true })
   const file = path.join(folder, `${name}.json`)
-  fs.writeFileSync(file, `${JSON.stringify({ violation, ...found }, null, 2)}\n`)
+  const text = JSON.stringify({ violation, ...found }, null, 2)
+  fs.writeFileSync(file, `${text.replaceAll(/\[\s+(\d+),\s+(\d+)\s+\]/g, "[$1, $2]")}\n`)
   return file
 }
