@@ -4,12 +4,18 @@
  */
 import type * as Library from "effect-locking"
 
-const load = (path: string) => import(new URL(`../../../locking/dist/${path}`, import.meta.url).href)
+const dist = (path: string): string => new URL(`../../../locking/dist/${path}`, import.meta.url).href
 
-export const { Locking, MemoryStore }: typeof Library = await load("index.js")
+export const entry = dist("index.js")
 
-export const { sizes }: { readonly sizes: (locking: object) => Readonly<Record<string, number>> } = await load(
-  "internal/sizes.js"
+export const { Locking, MemoryStore }: typeof Library = await import(entry)
+
+const { sizes }: { readonly sizes: (locking: object) => Readonly<Record<string, number>> } = await import(
+  dist("internal/sizes.js")
 )
 
-export const entry = new URL("../../../locking/dist/index.js", import.meta.url).href
+export const waitersOf = (locking: Library.Locking.Locking): number => sizes(locking)["waiters"]!
+
+/** How many things a layer keeps. */
+export const kept = (locking: Library.Locking.Locking): number =>
+  Object.values(sizes(locking)).reduce((sum, size) => sum + size, 0)

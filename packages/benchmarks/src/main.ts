@@ -1,36 +1,56 @@
 /**
- * `pnpm bench [uncontended|contended|importing …] [--seconds N] [--strict]`
+ * `pnpm bench [names…] [--seconds N] [--strict] [--json]`, where a name is that of a group or of a benchmark.
  */
 import { parseArgs } from "node:util"
-import { contended } from "./contended.js"
-import { importing } from "./importing.js"
-import { type Figure, isMet, print } from "./measure.js"
-import { uncontended } from "./uncontended.js"
+import { core } from "./core/group.js"
+import { type Benchmark, type Figure, type Group, isMet, json, table } from "./figure.js"
 
-const { positionals, values } = parseArgs({
-  allowPositionals: true,
-  options: { seconds: { type: "string", default: "10" }, strict: { type: "boolean", default: false } }
-})
+const groups: Readonly<Record<string, Group>> = { core }
 
-const benchmarks: Readonly<
-  Record<string, (seconds: number) => Promise<ReadonlyArray<Figure>> | ReadonlyArray<Figure>>
-> = {
-  uncontended,
-  contended,
-  importing
-}
-
-const names = positionals.length === 0 ? Object.keys(benchmarks) : positionals
-const unknown = names.find((name) => !(name in benchmarks))
-if (unknown !== undefined) {
-  console.error(`No benchmark "${unknown}"; there are ${Object.keys(benchmarks).join(", ")}`)
+const usage = (problem: string): never => {
+  console.error(`${problem}
+usage: pnpm bench [names…] [--seconds N] [--strict] [--json]
+  names       ${
+    Object.entries(groups).map(([name, group]) => `${name} (${Object.keys(group).join(", ")})`).join("; ")
+  }; default: core
+  --seconds   about how long each benchmark measures; default: 10
+  --strict    exit with 1 when a target is missed
+  --json      figures as JSON`)
   process.exit(64)
 }
 
-const figures: Array<Figure> = []
-for (const name of names) {
-  console.error(`${name} …`)
-  for (const figure of await benchmarks[name]!(Number(values.seconds))) figures.push(figure)
+const parse = () => {
+  try {
+    return parseArgs({
+      allowPositionals: true,
+      options: {
+        seconds: { type: "string", default: "10" },
+        strict: { type: "boolean", default: false },
+        json: { type: "boolean", default: false }
+      }
+    })
+  } catch (error) {
+    return usage((error as Error).message)
+  }
 }
-console.log(print(figures))
+
+const { positionals, values } = parse()
+const seconds = Number(values.seconds)
+if (!(seconds > 0 && seconds < Infinity)) usage(`--seconds must be a positive number, got ${values.seconds}`)
+
+const chosen = (name: string): ReadonlyArray<readonly [string, Benchmark]> => {
+  const group = groups[name]
+  if (group !== undefined) return Object.entries(group)
+  for (const { [name]: benchmark } of Object.values(groups)) if (benchmark !== undefined) return [[name, benchmark]]
+  return usage(`there is no benchmark "${name}"`)
+}
+
+const figures: Array<Figure> = []
+for (const [name, benchmark] of (positionals.length === 0 ? ["core"] : positionals).flatMap(chosen)) {
+  process.stderr.write(`${name} …`)
+  const start = performance.now()
+  for (const figure of await benchmark({ seconds })) figures.push(figure)
+  process.stderr.write(` ${((performance.now() - start) / 1000).toFixed(1)} s\n`)
+}
+console.log(values.json ? json(figures) : table(figures))
 process.exit(values.strict && !figures.every(isMet) ? 1 : 0)

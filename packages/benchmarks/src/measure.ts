@@ -1,62 +1,68 @@
 /**
- * Figures are ratios of processor time within one run: the clock on the wall tells of the neighbours, too.
+ * Times of two things are compared within one round, in processor time: the clock on the wall tells of the neighbours,
+ * too.
  */
 import * as Effect from "effect/Effect"
 
-export interface Figure {
-  readonly name: string
-  readonly value: number
-  readonly unit: string
-  /** The value it must have at least, or at most. */
-  readonly target?: { readonly atLeast?: number; readonly atMost?: number }
-  readonly note?: string
+/** In microseconds. */
+export interface Time {
+  /** All threads of the process, the garbage collector's among them. */
+  readonly cpu: number
+  readonly wall: number
 }
 
-export const cpuMicros = async (work: () => Promise<unknown>): Promise<number> => {
-  const before = process.cpuUsage()
-  await work()
-  const { system, user } = process.cpuUsage(before)
-  return system + user
+export const startTimer = (): () => Time => {
+  const cpu = process.cpuUsage()
+  const wall = performance.now()
+  return () => {
+    const { system, user } = process.cpuUsage(cpu)
+    return { cpu: system + user, wall: (performance.now() - wall) * 1000 }
+  }
 }
 
-/** Runs an effect `times` times in one fiber. */
+/** Runs an effect so many times in one fiber. */
 export const repeat = (effect: Effect.Effect<unknown, unknown>, times: number): Promise<unknown> => {
   const loop = (left: number): Effect.Effect<unknown, unknown> =>
     left === 0 ? Effect.void : Effect.flatMap(effect, () => loop(left - 1))
   return Effect.runPromise(loop(times))
 }
 
-/** The best processor time per operation of each case, in interleaved rounds after one to warm up. */
-export const compare = async <K extends string>(
-  cases: Readonly<Record<K, Effect.Effect<unknown, unknown>>>,
+export const median = (values: ReadonlyArray<number>): number =>
+  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!
+
+/** Rounds of a comparison: the time of one operation by case, in each round. */
+export type Rounds<K extends string> = ReadonlyArray<Readonly<Record<K, Time>>>
+
+const fewestRounds = 5
+
+/**
+ * Interleaves the cases until the time is over. A case answers the time of one operation. The first sixth, in which
+ * everything is compiled, does not count.
+ */
+export const interleave = async <K extends string>(
+  cases: Readonly<Record<K, () => Promise<Time>>>,
   seconds: number
-): Promise<Record<K, number>> => {
-  const times = 10_000
+): Promise<Rounds<K>> => {
   const names = Object.keys(cases) as Array<K>
-  const best = {} as Record<K, number>
-  const until = performance.now() + seconds * 1000
-  for (let round = 0; round < 3 || performance.now() < until; round++) {
-    for (const name of names) {
-      const micros = (await cpuMicros(() => repeat(cases[name], times))) / times
-      if (round > 0) best[name] = Math.min(best[name] ?? Infinity, micros)
+  const rounds: Array<Record<K, Time>> = []
+  const start = performance.now()
+  const warm = start + seconds * 1000 / 6
+  for (let i = 0; rounds.length < fewestRounds || performance.now() < start + seconds * 1000; i++) {
+    const round = {} as Record<K, Time>
+    // in turn, so that none is always behind the same one
+    for (let j = 0; j < names.length; j++) {
+      const name = names[(i + j) % names.length]!
+      round[name] = await cases[name]()
     }
+    if (performance.now() >= warm) rounds.push(round)
   }
-  return best
+  return rounds
 }
 
-export const isMet = ({ target, value }: Figure): boolean =>
-  value >= (target?.atLeast ?? -Infinity) && value <= (target?.atMost ?? Infinity)
+/** The median over the rounds of what `a` takes beside `b`. */
+export const ratio = <K extends string>(rounds: Rounds<K>, a: K, b: K, clock: keyof Time = "cpu"): number =>
+  median(rounds.map((round) => round[a][clock] / round[b][clock]))
 
-const number = (value: number): string =>
-  value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(3)
-
-export const print = (figures: ReadonlyArray<Figure>): string =>
-  figures.map((figure) => {
-    const { atLeast, atMost } = figure.target ?? {}
-    const target = atLeast !== undefined ? `at least ${atLeast}` : atMost !== undefined ? `at most ${atMost}` : ""
-    const verdict = figure.target === undefined ? "" : isMet(figure) ? "ok" : "MISSED"
-    const line = `${figure.name.padEnd(62)} ${number(figure.value).padStart(8)} ${figure.unit.padEnd(12)} ${
-      target.padEnd(14)
-    } ${verdict}`
-    return figure.note === undefined ? line.trimEnd() : `${line.trimEnd()}\n    ${figure.note}`
-  }).join("\n")
+/** The median over the rounds, in microseconds. */
+export const typical = <K extends string>(rounds: Rounds<K>, name: K, clock: keyof Time = "cpu"): number =>
+  median(rounds.map((round) => round[name][clock]))

@@ -21,6 +21,8 @@ export interface Joiner {
   resume: (() => void) | undefined
 }
 
+const never = (): boolean => false
+
 export const start = <A, E>(core: Core, effect: Effect.Effect<A, E>): Call<A, E> => {
   const fiber = core.fork(Effect.withTracerEnabled(effect, false))
   const call: Call<A, E> = { fiber, exit: undefined, onExit: undefined }
@@ -31,17 +33,27 @@ export const start = <A, E>(core: Core, effect: Effect.Effect<A, E>): Call<A, E>
   return call
 }
 
-/** Sleeps until then, or until the joiner is resumed. To be run in an uninterruptible region. */
-export const sleep = (core: Core, until: number, restore: Restore, joiner: Joiner): Effect.Effect<void> =>
+/**
+ * Sleeps until then, or until the joiner is resumed, and not at all when `isOver` says so: what comes before there is
+ * anything to resume is seen there. To be run in an uninterruptible region.
+ */
+export const sleep = (
+  core: Core,
+  until: number,
+  restore: Restore,
+  joiner: Joiner,
+  isOver = never
+): Effect.Effect<void> =>
   Effect.suspend(() => {
+    if (isOver()) return Effect.void
     let resume: ((effect: Effect.Effect<void>) => void) | undefined
-    let isOver = false
+    let isAwake = false
     const clear = () => {
       core.timer.cancel(deadline)
       joiner.resume = undefined
     }
     const wake = () => {
-      isOver = true
+      isAwake = true
       clear()
       resume?.(Effect.void)
     }
@@ -49,7 +61,7 @@ export const sleep = (core: Core, until: number, restore: Restore, joiner: Joine
     joiner.resume = wake
     return Effect.onInterrupt(
       restore(Effect.async<void>((callback) => {
-        if (isOver) callback(Effect.void)
+        if (isAwake) callback(Effect.void)
         else resume = callback
       })),
       () => Effect.sync(clear)
@@ -62,17 +74,18 @@ export const join = <A, E>(
   call: Call<A, E>,
   until: number,
   restore: Restore,
-  joiner: Joiner = { resume: undefined }
+  joiner: Joiner = { resume: undefined },
+  isOver = never
 ): Effect.Effect<Exit.Exit<A, E> | undefined> =>
   Effect.suspend(() => {
-    if (call.exit !== undefined) return Effect.succeed(call.exit)
     call.onExit = () => joiner.resume?.()
     const leave = Effect.sync(() => {
       call.onExit = undefined
       if (call.exit === undefined) interruptNow(call.fiber)
       return call.exit
     })
-    return Effect.zipRight(Effect.onInterrupt(sleep(core, until, restore, joiner), () => leave), leave)
+    const isAnswered = () => call.exit !== undefined || isOver()
+    return Effect.zipRight(Effect.onInterrupt(sleep(core, until, restore, joiner, isAnswered), () => leave), leave)
   })
 
 /** Starts and joins. To be run in an uninterruptible region. */
@@ -81,10 +94,11 @@ export const ask = <A, E>(
   effect: () => Effect.Effect<A, E>,
   until: number,
   restore: Restore,
-  joiner?: Joiner
+  joiner?: Joiner,
+  isOver?: () => boolean
 ): Effect.Effect<Exit.Exit<A, E> | undefined> =>
   core.driver.capabilities.remote
-    ? Effect.suspend(() => join(core, start(core, Effect.suspend(effect)), until, restore, joiner))
+    ? Effect.suspend(() => join(core, start(core, Effect.suspend(effect)), until, restore, joiner, isOver))
     : Effect.exit(Effect.suspend(effect))
 
 /** The same from a region that is interruptible. */

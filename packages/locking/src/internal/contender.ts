@@ -180,7 +180,7 @@ const limitOf = ({ request }: Contest, now: number): number =>
 const ask = <A, E>(contest: Contest, call: () => Effect.Effect<A, E>, until: number) =>
   contest.core.driver.capabilities.remote
     ? Effect.onInterrupt(
-      calls.ask(contest.core, call, until, contest.restore, contest.asking),
+      calls.ask(contest.core, call, until, contest.restore, contest.asking, () => contest.core.closed),
       () => interrupted(contest)
     )
     : calls.ask(contest.core, call, until, contest.restore)
@@ -270,7 +270,10 @@ const pause = (contest: Contest): Contending =>
     const until = Math.min(request.deadline, nextTry(contest, random))
     contest.idle++
     return Effect.flatMap(
-      Effect.onInterrupt(calls.sleep(core, until, contest.restore, contest.sleeping), () => interrupted(contest)),
+      Effect.onInterrupt(
+        calls.sleep(core, until, contest.restore, contest.sleeping, () => contest.woken || core.closed),
+        () => interrupted(contest)
+      ),
       () => {
         const late = core.timer.now() - request.deadline
         // a wake-up at the deadline earns a last try, and one that stood back has not tried at all

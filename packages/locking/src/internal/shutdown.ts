@@ -32,9 +32,16 @@ export const giveBackIfUnused = (core: Core, hold: Parameters<typeof holds.lose>
   if (core.closed && hold.isScoped && hold.sections.length === 0) background(core, release.end(hold))
 }
 
+/** Looks again once woken: what ended last may have begun something in the same step, such as a withdrawal. */
 const idle = (core: Core, deadline: number): Effect.Effect<void> =>
+  Effect.suspend(() =>
+    isIdle(core) || core.timer.now() >= deadline
+      ? Effect.void
+      : Effect.zipRight(untilIdle(core, deadline), idle(core, deadline))
+  )
+
+const untilIdle = (core: Core, deadline: number): Effect.Effect<void> =>
   Effect.async((resume) => {
-    if (isIdle(core)) return resume(Effect.void)
     const done = () => {
       core.timer.cancel(timer)
       core.onIdle = undefined

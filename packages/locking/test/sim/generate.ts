@@ -122,7 +122,9 @@ const randomTtls = (
   // an estimate of the server's clock is off by what drifted since the last answer
   const shortest = 30 + 10 * (faults.delay + faults.jitter) + drift / 200
   const finite = [60, 150, 600, 600].filter((ttl) => ttl >= shortest)
-  return profile === "lossy" && chaos.length === 0 ? [...finite, "forever"] : finite
+  // nor by a second copy of an attempt that was refused, and so is never undone
+  const mayLast = profile === "lossy" && chaos.length === 0 && faults.duplicate === 0
+  return mayLast ? [...finite, "forever"] : finite
 }
 
 const chaosOf: Record<Profile, ReadonlyArray<ChaosKind>> = {

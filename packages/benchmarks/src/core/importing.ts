@@ -1,0 +1,56 @@
+/**
+ * What it costs a program to import the library, in processes of their own.
+ */
+import { spawnSync } from "node:child_process"
+import type { Benchmark } from "../figure.js"
+import { entry } from "../library.js"
+import { interleave, median, type Rounds, type Time } from "../measure.js"
+
+const root = new URL("../../..", import.meta.url)
+
+const cost = (...modules: ReadonlyArray<string>) => async (): Promise<Time> => {
+  const script = `const wall = performance.now(), cpu = process.cpuUsage()
+for (const module of ${JSON.stringify(["effect/Effect", ...modules])}) await import(module)
+const { system, user } = process.cpuUsage(cpu)
+console.log(JSON.stringify({ cpu: system + user, wall: (performance.now() - wall) * 1000 }))`
+  const { status, stderr, stdout } = spawnSync(process.execPath, ["--input-type=module", "--eval", script], {
+    encoding: "utf8",
+    cwd: root
+  })
+  if (status !== 0) throw new Error(stderr)
+  return JSON.parse(stdout)
+}
+
+type Cases = Rounds<"effect" | "library" | "schema" | "stream">
+
+/** The least of all rounds, in milliseconds: nothing makes an import quicker, and much makes it slower. */
+const least = (rounds: Cases, name: keyof Cases[number], clock: keyof Time = "cpu"): number =>
+  Math.min(...rounds.map((round) => round[name][clock])) / 1000
+
+export const importing: Benchmark = async ({ seconds }) => {
+  const cases = {
+    effect: cost(),
+    library: cost(entry),
+    schema: cost("effect/Schema"),
+    stream: cost("effect/Stream")
+  }
+  const rounds: Array<Cases[number]> = []
+  // nothing to warm up: each is a process
+  while (rounds.length < (seconds < 1 ? 2 : 9)) {
+    for (const round of await interleave(cases, 0)) rounds.push(round)
+  }
+  const over = (name: keyof Cases[number], clock?: keyof Time) =>
+    least(rounds, name, clock) - least(rounds, "effect", clock)
+  const typical = median(rounds.map(({ effect, library }) => (library.cpu - effect.cpu) / 1000))
+  return [{
+    name: "importing effect-locking, over effect/Effect",
+    value: over("library"),
+    unit: "ms",
+    target: { atMost: 30 },
+    note: `least of ${rounds.length}, processor time; median ${typical.toFixed(0)}, on the wall clock ${
+      over("library", "wall").toFixed(0)
+    }. effect/Effect takes ${least(rounds, "effect").toFixed(0)} ms; effect/Schema would add ${
+      over("schema").toFixed(0)
+    }, effect/Stream ${over("stream").toFixed(0)}`
+  }]
+}
