@@ -22,7 +22,7 @@ describe("LockError", () => {
     expect<LockError.WithLockError["_tag"]>().type.toBe<LockError.AcquireError["_tag"] | "LeaseLost">()
     expect<LockError.TryLockError["_tag"]>().type.toBe<LockError.TryAcquireError["_tag"] | "LeaseLost">()
     expect<LockError.LockError["_tag"]>().type.toBe<
-      LockError.WithLockError["_tag"] | "StaleFence" | "CleanupFailed" | "CleanupTimeout"
+      LockError.WithLockError["_tag"] | "StaleFence" | "DriverInvalid" | "CleanupFailed" | "CleanupTimeout"
     >()
   })
 

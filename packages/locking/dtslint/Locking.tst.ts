@@ -3,7 +3,7 @@ import { Context, Duration, Effect, type Scope } from "effect"
 import * as Fence from "effect-locking/Fence"
 import type * as FencedRegister from "effect-locking/FencedRegister"
 import * as Lease from "effect-locking/Lease"
-import type { HeldKey, Holder, LockDriver, LockMode } from "effect-locking/LockDriver"
+import type { Deposed, Finding, HeldKey, Holder, LockDriver, LockMode } from "effect-locking/LockDriver"
 import type * as LockError from "effect-locking/LockError"
 import type { LockEvent } from "effect-locking/LockEvent"
 import * as Locking from "effect-locking/Locking"
@@ -211,7 +211,9 @@ describe("operating", () => {
   it("R10.3 questions fail as questions do", () => {
     type Asked = LockError.InvalidKey | LockError.LockingClosed | LockError.ProviderFailed | LockError.OutcomeUnknown
     expect(Locking.inspect("k")).type.toBe<Effect.Effect<ReadonlyArray<Holder>, Asked, Locking.Locking>>()
-    expect(Locking.forceRelease("k")).type.toBe<Effect.Effect<ReadonlyArray<Holder>, Asked, Locking.Locking>>()
+    expect(Locking.forceRelease("k")).type.toBe<Effect.Effect<Deposed, Asked, Locking.Locking>>()
+    expect(Locking.forceRelease("k", { hard: true })).type.toBe<Effect.Effect<Deposed, Asked, Locking.Locking>>()
+    expect(Locking.check).type.toBe<Effect.Effect<ReadonlyArray<Finding>, Locking.AdminError, Locking.Locking>>()
     expect(Locking.list).type.toBe<
       Effect.Effect<
         ReadonlyArray<HeldKey>,
@@ -238,7 +240,7 @@ describe("layers", () => {
 
   it("R8.5 a layer over a driver has the driver's errors and needs", () => {
     expect(Locking.layer(driver)).type.toBe<
-      Layer.Layer<Locking.Locking, "no driver" | LockError.InvalidOptions | LockError.ProviderFailed, Own>
+      Layer.Layer<Locking.Locking, "no driver" | LockError.StartError, Own>
     >()
     expect(Locking.layer).type.not.toBeCallableWith(driver, { start: "later" })
   })

@@ -51,6 +51,8 @@ export interface Capabilities {
   readonly remote: boolean
   /** The ttl used where the caller names none, the shortest one accepted, and whether it may be infinite. */
   readonly ttl: { readonly default: Duration.Duration; readonly min: Duration.Duration; readonly infinite: boolean }
+  /** Where one process may hold fewer than 10 000 keys: how many, which is then the option's default and its limit. */
+  readonly maxKeys?: number | undefined
 }
 
 /**
@@ -115,6 +117,17 @@ export interface Busy {
 }
 
 /**
+ * The store has no room for another key of this process: `limit` are held already.
+ *
+ * @since 0.1.0
+ * @category models
+ */
+export interface Full {
+  readonly _tag: "Full"
+  readonly limit: number
+}
+
+/**
  * What a store knows of a holder. Every field that it does not know is missing.
  *
  * @since 0.1.0
@@ -133,25 +146,55 @@ export interface Holder {
 }
 
 /**
- * A held key with its holders, for `list`.
+ * A held key with its holders, for `list`. Where the store keeps only a hash, and the holder does not tell, that is all
+ * there is: then namespace, scope, tenant and key are missing.
  *
  * @since 0.1.0
  * @category models
  */
 export interface HeldKey {
-  readonly namespace: string
-  readonly scope: "none" | "tenant" | "platform"
+  readonly namespace?: string | undefined
+  readonly scope?: "none" | "tenant" | "platform" | undefined
   readonly tenant?: string | undefined
-  /** Missing where the store keeps only a hash. */
   readonly key?: string | undefined
+  /** What names the key at the store, or a short hash of it. */
   readonly hash: string
   readonly holders: ReadonlyArray<Holder>
 }
 
 /**
+ * Who lost a key to an administrator.
+ *
+ * @since 0.1.0
+ * @category models
+ */
+export interface Deposed {
+  readonly holders: ReadonlyArray<Holder>
+  /** What those holders lost beside it, where only all of a session's leases can be ended. */
+  readonly others: ReadonlyArray<HeldKey>
+}
+
+/**
+ * Something about the deployment that an operator should know. `error`: locks are not safe, or cannot work. `warning`:
+ * there are faults under which they are not. `info`: a fact.
+ *
+ * @since 0.1.0
+ * @category models
+ */
+export interface Finding {
+  readonly severity: "error" | "warning" | "info"
+  /** Stable, upper case: `POOLER`, `SERVER_VERSION`. */
+  readonly code: string
+  readonly message: string
+  /** What to do about it. */
+  readonly fix: string
+}
+
+/**
  * A driver call failed. `executed` tells what is known of its effect: `"no"` when the store provably did nothing,
  * `"unknown"` when it may have acted. `message` and `cause` must not contain keys, tenants, tokens or metadata.
- * `retryAfter`: the engine asks again no earlier than that.
+ * `retryAfter`: the engine asks again no earlier than that. `fix`: the deployment is unfit for this driver, and this is
+ * what to change; a layer that starts then fails `DriverInvalid`.
  *
  * @example
  * ```ts
@@ -178,6 +221,7 @@ export class DriverError extends Data.TaggedError("DriverError")<{
   readonly message: string
   readonly cause?: unknown
   readonly retryAfter?: Duration.Duration | undefined
+  readonly fix?: string | undefined
 }> {}
 
 /**
@@ -223,7 +267,7 @@ export interface Contention {
   readonly attempt: (attempt: {
     readonly token: OwnerToken
     readonly left: Duration.Duration
-  }) => Effect.Effect<Grant | Busy, DriverError>
+  }) => Effect.Effect<Grant | Busy | Full, DriverError>
   /**
    * Arms the wake-up: once this effect has ended, any release of one of the keys calls `wake`, until `withdraw`.
    * Calling it too often is harmless, a lost call costs a poll. `wake` is synchronous and may be called from anywhere.
@@ -257,8 +301,16 @@ export interface LockDriver {
   /** Grants that the driver itself knows to be lost: its session ended, an administrator revoked them. */
   readonly losses: Queue.Dequeue<{ readonly token: OwnerToken; readonly reason: LossReason }>
   readonly inspect: (key: ResolvedKey) => Effect.Effect<ReadonlyArray<Holder>, DriverError>
-  /** Every held key of the namespace. */
+  /** Every held key of the namespace, and those of which the store cannot tell. */
   readonly list: (namespace: string) => Effect.Effect<ReadonlyArray<HeldKey>, DriverError>
-  /** Deposes the holders of a key, who learn `revoked`, and answers who they were. */
-  readonly forceRelease: (key: ResolvedKey) => Effect.Effect<ReadonlyArray<Holder>, DriverError>
+  /**
+   * Deposes the holders of a key, who learn `revoked`, and answers who they were. `hard`: also those who can only be
+   * deposed together with all else that they hold.
+   */
+  readonly forceRelease: (
+    key: ResolvedKey,
+    options: { readonly hard: boolean }
+  ) => Effect.Effect<Deposed, DriverError>
+  /** What an operator should know of the deployment. */
+  readonly check?: Effect.Effect<ReadonlyArray<Finding>, DriverError> | undefined
 }

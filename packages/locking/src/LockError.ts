@@ -602,6 +602,47 @@ export class StaleFence extends define("StaleFence")<{
 }
 
 /**
+ * The deployment does not keep what its driver relies on, such as a pooler between a session and its locks. The layer
+ * does not start; nothing was granted.
+ *
+ * @example
+ * ```ts
+ * import { strictEqual } from "node:assert"
+ * import { LockError } from "effect-locking"
+ *
+ * const error = new LockError.DriverInvalid({
+ *   backend: "orders",
+ *   problem: "a transaction pooler stands before the server",
+ *   remedy: "Give the layer the direct URL."
+ * })
+ *
+ * strictEqual(error.message, "The store of \"orders\" is not fit for locks: a transaction pooler stands before the server")
+ * strictEqual(error.fix, "Give the layer the direct URL.")
+ * ```
+ *
+ * @since 0.1.0
+ * @category errors
+ */
+export class DriverInvalid extends define("DriverInvalid")<{
+  readonly backend: string
+  readonly problem: string
+  readonly remedy: string
+}> {
+  /**
+   * @since 0.1.0
+   */
+  override get message(): string {
+    return `${store(this)} is not fit for locks: ${this.problem}`
+  }
+  /**
+   * @since 0.1.0
+   */
+  override get fix(): string {
+    return this.remedy
+  }
+}
+
+/**
  * Closing could not give everything back. For drivers and faces that close by a call; layers give back in the background
  * until `shutdownTimeout`, and then log `CleanupTimeout`.
  *
@@ -685,8 +726,17 @@ export type LockError =
   | AcquireError
   | LeaseLost
   | StaleFence
+  | DriverInvalid
   | CleanupFailed
   | CleanupTimeout
+
+/**
+ * What building a layer can fail with.
+ *
+ * @since 0.1.0
+ * @category unions
+ */
+export type StartError = InvalidOptions | ProviderFailed | DriverInvalid
 
 /**
  * What asking for a lock can fail with.

@@ -268,6 +268,18 @@ export const StaleFence = codec("StaleFence", Errors.StaleFence, {
 })
 
 /**
+ * `LockError.DriverInvalid` on the wire.
+ *
+ * @since 0.1.0
+ * @category schemas
+ */
+export const DriverInvalid = codec("DriverInvalid", Errors.DriverInvalid, {
+  backend,
+  problem: Schema.String,
+  remedy: Schema.String
+})
+
+/**
  * `LockError.CleanupFailed` on the wire.
  *
  * @since 0.1.0
@@ -357,4 +369,10 @@ export const TryLockError = Schema.Union(...TryAcquireError.members, LeaseLost)
  * @since 0.1.0
  * @category unions
  */
-export const LockError = Schema.Union(...WithLockError.members, StaleFence, CleanupFailed, CleanupTimeout)
+export const LockError = Schema.Union(
+  ...WithLockError.members,
+  StaleFence,
+  DriverInvalid,
+  CleanupFailed,
+  CleanupTimeout
+)

@@ -68,7 +68,7 @@ export interface LockingOptions {
   readonly waitTimeout?: Duration.DurationInput | undefined
   /** Default of the call option. Default: the smaller of a third of the ttl and 2 seconds. */
   readonly attemptTimeout?: Duration.DurationInput | undefined
-  /** Keys held or waited for at once. 1 … 1 000 000, default 10 000. */
+  /** Keys held or waited for at once. 1 … 1 000 000, default 10 000; less where the driver says so (PostgreSQL: 500). */
   readonly maxKeys?: number | undefined
   /** Callers that wait at once; on remote drivers every acquire in progress counts. 0 … 100 000, default 4 096. */
   readonly maxWaiters?: number | undefined
@@ -84,6 +84,9 @@ export interface LockingOptions {
   readonly holdWarning?: Duration.DurationInput | undefined
   /** Which calls make spans: those that had to wait (default), all, none. */
   readonly tracing?: "contended" | "all" | "off" | undefined
-  /** `"eager"` (default): a store that is down fails the layer. `"lazy"`: it fails the first calls. */
-  readonly start?: "eager" | "lazy" | undefined
+  /**
+   * `"eager"` (default): a store that is down fails the layer. `"lazy"`: it fails the first calls. `"strict"`: eager, and
+   * a deployment in which `check` finds an error or a warning fails the layer, too.
+   */
+  readonly start?: "eager" | "lazy" | "strict" | undefined
 }

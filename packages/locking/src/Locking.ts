@@ -20,7 +20,7 @@ import * as engine from "./internal/engine.js"
 import { leaseOf, leasesOf } from "./internal/lease.js"
 import { cores } from "./internal/sizes.js"
 import type { Lease } from "./Lease.js"
-import type { HeldKey, Holder, LockDriver, LockMode } from "./LockDriver.js"
+import type { Deposed, Finding, HeldKey, Holder, LockDriver, LockMode } from "./LockDriver.js"
 import type * as LockError from "./LockError.js"
 import type { LockEvent } from "./LockEvent.js"
 import type * as LockKey from "./LockKey.js"
@@ -56,6 +56,15 @@ export type ModeOf<Options> = Options extends { readonly mode: infer Mode extend
  * @category errors
  */
 export type AdminError = LockError.LockingClosed | LockError.ProviderFailed | LockError.OutcomeUnknown
+
+/**
+ * @since 0.1.0
+ * @category models
+ */
+export interface ForceReleaseOptions {
+  /** Also end the session of a holder who does not answer, and with it all else that it holds. Default `false`. */
+  readonly hard?: boolean | undefined
+}
 
 /**
  * The tag of the service: `yield* Locking.Locking` answers it. A program with several backends makes a tag for each, over
@@ -131,8 +140,10 @@ export interface Locking {
   ) => Effect.Effect<ReadonlyArray<Holder>, LockError.InvalidKey | AdminError>
   readonly list: Effect.Effect<ReadonlyArray<HeldKey>, AdminError>
   readonly forceRelease: (
-    key: LockKey.Input
-  ) => Effect.Effect<ReadonlyArray<Holder>, LockError.InvalidKey | AdminError>
+    key: LockKey.Input,
+    options?: ForceReleaseOptions
+  ) => Effect.Effect<Deposed, LockError.InvalidKey | AdminError>
+  readonly check: Effect.Effect<ReadonlyArray<Finding>, AdminError>
   readonly events: Effect.Effect<Stream.Stream<LockEvent>>
 }
 
@@ -146,8 +157,8 @@ export const Locking = tag<Locking>("effect-locking/Locking")
  * The service over a driver. Closing the scope interrupts what runs under its locks, waits for it, and gives everything
  * back, within `shutdownTimeout`.
  *
- * Fails `InvalidOptions` with every issue and its path, and `ProviderFailed` when the store is down and `start` is not
- * `"lazy"`.
+ * Fails `InvalidOptions` with every issue and its path and, unless `start` is `"lazy"`, `ProviderFailed` when the store
+ * is down and `DriverInvalid` when it must not be used as it is deployed.
  *
  * @example
  * ```ts
@@ -169,8 +180,7 @@ export const Locking = tag<Locking>("effect-locking/Locking")
 export const make = (
   driver: LockDriver,
   options?: LockingOptions
-): Effect.Effect<Locking, LockError.InvalidOptions | LockError.ProviderFailed, Scope.Scope> =>
-  Effect.map(engine.make(driver, options), fromCore)
+): Effect.Effect<Locking, LockError.StartError, Scope.Scope> => Effect.map(engine.make(driver, options), fromCore)
 
 const fromCore = (core: Core): Locking => {
   const { driver } = core
@@ -198,8 +208,12 @@ const fromCore = (core: Core): Locking => {
     inspect: (key) =>
       Effect.flatMap(engine.adminKey(core, key), (resolved) => engine.admin(core, () => driver.inspect(resolved))),
     list: engine.admin(core, () => driver.list(core.settings.namespace)),
-    forceRelease: (key) =>
-      Effect.flatMap(engine.adminKey(core, key), (resolved) => engine.admin(core, () => driver.forceRelease(resolved))),
+    forceRelease: (key, options) =>
+      Effect.flatMap(
+        engine.adminKey(core, key),
+        (resolved) => engine.admin(core, () => driver.forceRelease(resolved, { hard: options?.hard === true }))
+      ),
+    check: engine.admin(core, () => driver.check ?? Effect.succeed([])),
     events: Effect.map(
       // eslint-disable-next-line no-restricted-syntax -- loaded when asked for: it doubles the cost of importing this module
       Effect.promise(() => import("effect/Stream")),
@@ -243,7 +257,7 @@ const useArguments = (rest: UseArguments): { readonly options: AcquireOptions | 
 export const layer = <E, R>(
   driver: Effect.Effect<LockDriver, E, R>,
   options?: LockingOptions
-): Layer.Layer<Locking, E | LockError.InvalidOptions | LockError.ProviderFailed, Exclude<R, Scope.Scope>> =>
+): Layer.Layer<Locking, E | LockError.StartError, Exclude<R, Scope.Scope>> =>
   Layer.scoped(Locking, Effect.flatMap(driver, (opened) => make(opened, options)))
 
 const memoryDriver = Effect.flatMap(MemoryStore.make, MemoryStore.driver)
@@ -294,7 +308,10 @@ export const layerMemory: Layer.Layer<Locking> = Layer.scoped(
 export const layerMemoryWith = (options: LockingOptions): Layer.Layer<Locking, LockError.InvalidOptions> =>
   Layer.scoped(
     Locking,
-    Effect.flatMap(memoryDriver, (driver) => Effect.catchTag(make(driver, options), "ProviderFailed", Effect.die))
+    Effect.flatMap(
+      memoryDriver,
+      (driver) => Effect.catchTags(make(driver, options), { ProviderFailed: Effect.die, DriverInvalid: Effect.die })
+    )
   )
 
 /**
@@ -578,6 +595,8 @@ export const list: Effect.Effect<ReadonlyArray<HeldKey>, AdminError, Locking> = 
 /**
  * Deposes the holders of a key, and answers who they were. They learn it as `LeaseLost` with reason `revoked`; what
  * they still write is for the fence to refuse. Fails as `inspect` does; after `OutcomeUnknown` they may be deposed.
+ * Some stores have to ask the holder (PostgreSQL), who may not answer: then `hard` ends the holder's session, and what
+ * else that session held is in `others`.
  *
  * @example
  * ```ts
@@ -595,9 +614,33 @@ export const list: Effect.Effect<ReadonlyArray<HeldKey>, AdminError, Locking> = 
  * @category operating
  */
 export const forceRelease = (
-  key: LockKey.Input
-): Effect.Effect<ReadonlyArray<Holder>, LockError.InvalidKey | AdminError, Locking> =>
-  Effect.flatMap(Locking, (locking) => locking.forceRelease(key))
+  key: LockKey.Input,
+  options?: ForceReleaseOptions
+): Effect.Effect<Deposed, LockError.InvalidKey | AdminError, Locking> =>
+  Effect.flatMap(Locking, (locking) => locking.forceRelease(key, options))
+
+/**
+ * What an operator should know of the deployment: what makes locks unsafe there, with the remedy. A layer with
+ * `start: "strict"` does not start where there is any. Fails as `inspect` does.
+ *
+ * @example
+ * ```ts
+ * import { Effect } from "effect"
+ * import { Locking } from "effect-locking"
+ *
+ * const report = Effect.flatMap(
+ *   Locking.check,
+ *   Effect.forEach(({ code, fix, message, severity }) => Effect.log(`${severity} ${code}: ${message}. ${fix}`))
+ * )
+ * ```
+ *
+ * @since 0.1.0
+ * @category operating
+ */
+export const check: Effect.Effect<ReadonlyArray<Finding>, AdminError, Locking> = Effect.flatMap(
+  Locking,
+  (locking) => locking.check
+)
 
 /**
  * What happens in the layer, as a stream: the last 1 024 events that its reader has not taken yet. Subscribed when the

@@ -21,7 +21,7 @@ import * as modelDriver from "./internal/modelDriver.js"
 import { cores } from "./internal/sizes.js"
 import * as testStore from "./internal/testStore.js"
 import type { Holder } from "./LockDriver.js"
-import type { InvalidOptions, ProviderFailed } from "./LockError.js"
+import type { StartError } from "./LockError.js"
 import * as Locking from "./Locking.js"
 import * as LockKey from "./LockKey.js"
 import type { LockingOptions } from "./LockOptions.js"
@@ -172,7 +172,7 @@ export const layerStore: Layer.Layer<TestLocking> = Layer.scoped(
 export const node = (
   name: string,
   options?: LockingOptions
-): Effect.Effect<Locking.Locking, InvalidOptions | ProviderFailed, Scope.Scope | TestLocking> =>
+): Effect.Effect<Locking.Locking, StartError, Scope.Scope | TestLocking> =>
   withStore((store) => makeNode(store, name, options))
 
 const makeNode = (store: testStore.TestStore, name: string, options: LockingOptions | undefined) =>
@@ -233,7 +233,7 @@ const close = (scope: Scope.CloseableScope, core: Core): Effect.Effect<void> =>
  */
 export const layerWith = (
   options?: LockingOptions
-): Layer.Layer<TestLocking | Locking.Locking, InvalidOptions | ProviderFailed> =>
+): Layer.Layer<TestLocking | Locking.Locking, StartError> =>
   Layer.provideMerge(Layer.scoped(Locking.Locking, node("main", options)), layerStore)
 
 /**

@@ -59,6 +59,7 @@ const samples: { readonly [Tag in LockError.LockError["_tag"]]: Extract<LockErro
       overrun: Duration.millis(120)
     }),
     StaleFence: new LockError.StaleFence({ backend, resource: 15n, lock: 12n }),
+    DriverInvalid: new LockError.DriverInvalid({ backend, problem: "a pooler", remedy: "Give the direct URL." }),
     CleanupFailed: new LockError.CleanupFailed({ backend, failed: 2, cause: leaky() }),
     CleanupTimeout: new LockError.CleanupTimeout({ backend, sections: 1, grants: 3 })
   }
@@ -80,6 +81,7 @@ describe("LockError", () => {
       OutcomeUnknown: "OUTCOME_UNKNOWN",
       LeaseLost: "LEASE_LOST",
       StaleFence: "STALE_FENCE",
+      DriverInvalid: "DRIVER_INVALID",
       CleanupFailed: "CLEANUP_FAILED",
       CleanupTimeout: "CLEANUP_TIMEOUT"
     })

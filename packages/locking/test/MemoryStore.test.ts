@@ -10,6 +10,7 @@ const key = (name: string): ResolvedKey => {
   return { ...parts, id: encodeId(parts) }
 }
 const [a, b] = [key("a"), key("b")]
+const soft = { hard: false }
 
 const open = (
   driver: LockDriver,
@@ -157,7 +158,7 @@ describe("MemoryStore", () => {
       const [one, two] = yield* twoProcesses
       const grant = yield* take(open(one, [a]), "one")
       yield* take(open(two, [b]), "two")
-      assert.deepStrictEqual((yield* two.forceRelease(a)).map((holder) => holder.token), ["one"])
+      assert.deepStrictEqual((yield* two.forceRelease(a, soft)).holders.map((holder) => holder.token), ["one"])
       assert.deepStrictEqual(Chunk.toReadonlyArray(yield* Queue.takeAll(one.losses)), [
         { token: "one", reason: "revoked" }
       ])
@@ -175,7 +176,7 @@ describe("MemoryStore", () => {
       yield* Scope.close(scope, Exit.void)
       assert.isTrue(yield* Queue.isShutdown(one.losses))
       const two = yield* Scope.extend(MemoryStore.driver(store), yield* Scope.make())
-      assert.lengthOf(yield* two.forceRelease(a), 1)
+      assert.lengthOf((yield* two.forceRelease(a, soft)).holders, 1)
     }))
 
   it.scopedLive("R2.5 on the real clock, time runs and is near the wall's", () =>

@@ -58,7 +58,7 @@ const simple = (held: Map<string, Grant>) =>
     losses,
     inspect: (key) => Effect.sync(() => [held.get(key.id)].flatMap((grant) => grant ? [{ mode: grant.mode }] : [])),
     list: () => Effect.succeed([]),
-    forceRelease: () => Effect.succeed([])
+    forceRelease: () => Effect.succeed({ holders: [], others: [] })
   }))
 
 let nextFence = 1
@@ -347,7 +347,7 @@ describe("a driver of somebody else", () => {
           release: (claim) => (boom("release"), inner.release(claim)),
           inspect: (key) => (boom("inspect"), inner.inspect(key)),
           list: (namespace) => (boom("list"), inner.list(namespace)),
-          forceRelease: (key) => (boom("forceRelease"), inner.forceRelease(key))
+          forceRelease: (key, options) => (boom("forceRelease"), inner.forceRelease(key, options))
         }
         return { driver, other, locking: yield* Locking.make(driver, { ttl: "3 seconds" }) }
       })

@@ -172,7 +172,7 @@ export const make = (
       release: (claim) => through("release", inner.release(claim), { claims: [claim] }),
       inspect: (key) => through("inspect", inner.inspect(key)),
       list: (namespace) => through("list", inner.list(namespace)),
-      forceRelease: (key) => through("forceRelease", inner.forceRelease(key)),
+      forceRelease: (key, options) => through("forceRelease", inner.forceRelease(key, options)),
       calls,
       count: (op) => calls.filter((call) => call.op === op).length,
       of: (op) => calls.filter((call) => call.op === op),

@@ -7,7 +7,6 @@ import {
   encodeId,
   Fault,
   isWellFormed,
-  keyInt64,
   type KeyParts,
   measure,
   shortHash,
@@ -17,7 +16,6 @@ import {
 interface Vector extends KeyParts {
   readonly id: string
   readonly hash: string
-  readonly int64: Readonly<Record<string, string>>
 }
 
 const golden: { readonly vectors: ReadonlyArray<Vector>; readonly canonicalOrderOfHashes: ReadonlyArray<string> } = JSON
@@ -81,9 +79,6 @@ describe("keyEncoding", () => {
       it(`${vector.scope} ${vector.hash}`, () => {
         assert.strictEqual(encodeId(partsOf(vector)), vector.id)
         assert.strictEqual(shortHash(vector.id), vector.hash)
-        for (const [salt, int64] of Object.entries(vector.int64)) {
-          assert.strictEqual(keyInt64(salt, partsOf(vector)), BigInt(int64))
-        }
       })
     }
 
@@ -224,45 +219,6 @@ describe("keyEncoding", () => {
       assert.isTrue("🔒" < "\uffff")
       assert.strictEqual(compareIds("🔒", "\uffff"), 1)
     })
-  })
-
-  it("B48 300,000 names give as many numbers, all of them signed 64-bit integers", () => {
-    const numbers = new Set<bigint>()
-    let beyondDouble = 0
-    let negative = 0
-    for (let i = 0; i < 300_000; i++) {
-      const int64 = keyInt64("lock", {
-        namespace: `namespace-${i % 3}`,
-        scope: "none",
-        tenant: undefined,
-        key: `orders:${Math.floor(i / 3)}`
-      })
-      if (int64 < -(2n ** 63n) || int64 >= 2n ** 63n) assert.fail(`${int64} is no int8`)
-      if (BigInt(Number(int64)) !== int64) beyondDouble++
-      if (int64 < 0n) negative++
-      numbers.add(int64)
-    }
-    assert.strictEqual(numbers.size, 300_000)
-    // none of them went through a double, and the sign is used
-    assert.isAbove(beyondDouble, 290_000)
-    assert.closeTo(negative, 150_000, 5_000)
-  })
-
-  it("B48 the salt and every part change the number", () => {
-    const key = { namespace: "n", scope: "tenant", tenant: "t", key: "k" } as const
-    const numbers = [
-      keyInt64("lock", key),
-      keyInt64("interest", key),
-      keyInt64("lock", { ...key, namespace: "m" }),
-      keyInt64("lock", { ...key, scope: "none", tenant: undefined }),
-      keyInt64("lock", { ...key, scope: "platform", tenant: undefined }),
-      keyInt64("lock", { ...key, tenant: "u" }),
-      keyInt64("lock", { ...key, key: "l" }),
-      // the same bytes, cut differently
-      keyInt64("lock", { ...key, tenant: "tk", key: "" }),
-      keyInt64("lockn", { ...key, namespace: "" })
-    ]
-    assert.strictEqual(new Set(numbers).size, numbers.length)
   })
 
   it("R4.4 the short hash is 12 hexadecimal characters and salted", () => {

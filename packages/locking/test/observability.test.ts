@@ -565,13 +565,13 @@ describe("operating", () => {
       const section = yield* waits(other.withLock(Effect.never, "k"))
       const next = yield* waits(one.withLock(Effect.succeed("next"), "k"))
       const held = yield* one.inspect("k")
-      assert.deepStrictEqual(yield* one.forceRelease("k"), held)
+      assert.deepStrictEqual(yield* one.forceRelease("k"), { holders: held, others: [] })
       yield* settled
       const error = yield* errorOf(section)
       assert(error._tag === "LeaseLost")
       assert.strictEqual(error.reason, "revoked")
       assert.strictEqual(yield* Fiber.join(next), "next")
-      assert.deepStrictEqual(yield* one.forceRelease("k"), [])
+      assert.deepStrictEqual(yield* one.forceRelease("k"), { holders: [], others: [] })
     }))
 
   it.scoped("R10.3 forceRelease: every reader, here and elsewhere, and nobody of another key or tenant", () =>
@@ -613,7 +613,7 @@ describe("operating", () => {
       assert.strictEqual((yield* Locking.list).length, 1)
       const first = yield* Effect.fork(Stream.runHead(yield* Locking.events))
       yield* settled
-      assert.strictEqual((yield* Locking.forceRelease("k")).length, 1)
+      assert.strictEqual((yield* Locking.forceRelease("k")).holders.length, 1)
       yield* settled
       assert.strictEqual(Option.getOrThrow(yield* Fiber.join(first))._tag, "Lost")
     }).pipe(Effect.provide(Locking.layerMemory)))

@@ -154,7 +154,7 @@ describe("readers", () => {
     Effect.gen(function*() {
       const { one, two } = yield* twoNodes
       const readers = [yield* inside(one, shared), yield* inside(two, shared), yield* inside(one, shared)]
-      assert.lengthOf(yield* one.forceRelease("k"), 2)
+      assert.lengthOf((yield* one.forceRelease("k")).holders, 2)
       for (const reader of readers) assert.strictEqual((yield* failureOf(reader.fiber))._tag, "LeaseLost")
       yield* assertFree(one, "k")
       yield* assertIdle(one)

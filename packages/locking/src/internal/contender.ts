@@ -6,7 +6,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Random from "effect/Random"
-import { type Busy, type Contention, DriverError, type Grant } from "../LockDriver.js"
+import { type Busy, type Contention, DriverError, type Full, type Grant } from "../LockDriver.js"
 import * as LockError from "../LockError.js"
 import * as calls from "./calls.js"
 import { type Activity, begin, type Core, finish, type Hold, type KeyRecord, nextToken, type Request } from "./core.js"
@@ -34,6 +34,7 @@ type Failure =
   | LockError.LockBusy
   | LockError.WaitTimeout
   | LockError.QueueFull
+  | LockError.KeyLimit
   | LockError.LockingClosed
   | LockError.ProviderFailed
   | LockError.OutcomeUnknown
@@ -149,18 +150,21 @@ const attempt = (contest: Contest): Contending => {
     // an answer tells what the attempts before it did, not what one still on its way may do
     contest.mayActUntil = before.mayActUntil
     contest.unanswered = before.unanswered && before.mayActUntil > core.timer.now()
+    if (answer._tag === "Full") return full(contest, answer)
     return answer._tag === "Grant" ? win(contest, answer, start) : busy(contest, answer)
   })
 }
 
 /** What a driver says, or that it broke its contract. */
-const answerOf = (exit: Exit.Exit<Grant | Busy, DriverError>): Grant | Busy | DriverError => {
+const answerOf = (exit: Exit.Exit<Grant | Busy | Full, DriverError>): Grant | Busy | Full | DriverError => {
   if (Exit.isSuccess(exit)) {
     const answer = exit.value
-    return answer?._tag === "Busy" || (answer?._tag === "Grant" && hasFences(answer)) ? answer : new DriverError({
-      executed: "unknown",
-      message: "the driver answered neither a grant with a fence for each key nor that a key is busy"
-    })
+    return answer?._tag === "Busy" || answer?._tag === "Full" || (answer?._tag === "Grant" && hasFences(answer)) ?
+      answer :
+      new DriverError({
+        executed: "unknown",
+        message: "the driver answered neither a grant with a fence for each key nor that a key is busy"
+      })
   }
   return exit.cause._tag === "Fail"
     ? exit.cause.error
@@ -235,6 +239,9 @@ const busy = (contest: Contest, answer: Busy): Contending => {
     Effect.flatMap(arm(contest), () => contest.armed ? attempt(contest) : pause(contest))
   )
 }
+
+const full = (contest: Contest, { limit }: Full): Contending =>
+  fail(contest, new LockError.KeyLimit({ backend: contest.core.settings.backend, limit }))
 
 /** No usable answer: the last one decides when the time is over. */
 const again = (contest: Contest): Contending =>

@@ -41,7 +41,7 @@ const jump = 1000
 export const make = (
   driver: LockDriver,
   options: LockingOptions | undefined
-): Effect.Effect<Core, LockError.InvalidOptions | LockError.ProviderFailed, Scope.Scope> =>
+): Effect.Effect<Core, LockError.StartError, Scope.Scope> =>
   Effect.gen(function*() {
     const entropy = yield* Entropy
     const identity = entropy()
@@ -78,9 +78,10 @@ export const make = (
       isOver: false,
       onIdle: undefined
     }
-    if (settings.start === "eager") {
-      yield* Effect.mapError(driver.ready, (error) => providerFailed(core, error))
+    if (settings.start !== "lazy") {
+      yield* Effect.mapError(driver.ready, (error) => notReady(core, error))
     }
+    if (settings.start === "strict") yield* inspectDeployment(core)
     const listener = fork(listen(core))
     yield* Effect.addFinalizer(() =>
       Effect.zipRight(
@@ -101,6 +102,24 @@ const providerFailed = (core: Core, error: DriverError | undefined): LockError.P
     cause: error?.cause ?? error,
     retryAfter: error?.retryAfter
   })
+
+const notReady = (core: Core, error: DriverError): LockError.ProviderFailed | LockError.DriverInvalid =>
+  error.fix === undefined
+    ? providerFailed(core, error)
+    : new LockError.DriverInvalid({ backend: core.settings.backend, problem: error.message, remedy: error.fix })
+
+const inspectDeployment = (core: Core): Effect.Effect<void, LockError.ProviderFailed | LockError.DriverInvalid> =>
+  Effect.flatMap(
+    Effect.mapError(core.driver.check ?? Effect.succeed([]), (error) => notReady(core, error)),
+    (findings) => {
+      const faults = findings.filter(({ severity }) => severity !== "info")
+      const problem = faults.map(({ code, message }) => `${message} (${code})`).join("; ")
+      const remedy = faults.map(({ fix }) => fix).join(" ")
+      return faults.length === 0
+        ? Effect.void
+        : Effect.fail(new LockError.DriverInvalid({ backend: core.settings.backend, problem, remedy }))
+    }
+  )
 
 /** Everything that can be refused is refused here, before anything happens. */
 const prepare = (

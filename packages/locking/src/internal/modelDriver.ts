@@ -70,7 +70,8 @@ export const make = (options: {
               holders: holders.map(toHolder)
             }))
           ),
-        forceRelease: (key) => Effect.sync(() => model.forceRelease(now(), key.id).map(toHolder))
+        forceRelease: (key) =>
+          Effect.sync(() => ({ holders: model.forceRelease(now(), key.id).map(toHolder), others: [] }))
       }
     }
   )

@@ -29,7 +29,7 @@ export interface Settings {
   /** May be infinite. */
   readonly holdWarning: number
   readonly tracing: "contended" | "all" | "off"
-  readonly start: "eager" | "lazy"
+  readonly start: "eager" | "lazy" | "strict"
 }
 
 /** The options of a call, complete. Durations in milliseconds. */
@@ -278,6 +278,7 @@ export const parseLayer = (
   const raw: { readonly [name in keyof LockingOptions]: unknown } = options ?? {}
   const issues: Issues = []
   checkNames(raw, layerNames, issues)
+  const most = driver.capabilities.maxKeys
   const maxKeyBytes = integer("maxKeyBytes", raw.maxKeyBytes, 1024, 1, 1024, issues)
   const settings: Settings = {
     backend: label("backend", raw.backend, driver.name, issues),
@@ -295,7 +296,7 @@ export const parseLayer = (
     attemptTimeout: raw.attemptTimeout === undefined
       ? undefined
       : duration("attemptTimeout", raw.attemptTimeout, 2000, attemptRange, issues),
-    maxKeys: integer("maxKeys", raw.maxKeys, 10_000, 1, 1_000_000, issues),
+    maxKeys: integer("maxKeys", raw.maxKeys, most ?? 10_000, 1, most ?? 1_000_000, issues),
     maxWaiters: integer("maxWaiters", raw.maxWaiters, 4096, 0, 100_000, issues),
     maxKeyBytes,
     pollInterval: duration("pollInterval", raw.pollInterval, 250, { min: 10, max: 60_000, infinite: false }, issues),
@@ -303,7 +304,7 @@ export const parseLayer = (
     maxHandovers: integer("maxHandovers", raw.maxHandovers, 4, 0, 1000, issues),
     holdWarning: duration("holdWarning", raw.holdWarning, 60_000, { min: 0, infinite: true }, issues),
     tracing: oneOf("tracing", raw.tracing, "contended", ["contended", "all", "off"], issues),
-    start: oneOf("start", raw.start, "eager", ["eager", "lazy"], issues)
+    start: oneOf("start", raw.start, "eager", ["eager", "lazy", "strict"], issues)
   }
   return issues.length === 0 ? settings : new InvalidOptions({ backend: settings.backend, issues })
 }

@@ -277,7 +277,7 @@ export const make: Effect.Effect<TestStore, never, Scope.Scope> = Effect.gen(fun
           },
           inspect: (key) => call(node, "inspect", inner.inspect(key), dead),
           list: (namespace) => call(node, "list", inner.list(namespace), dead),
-          forceRelease: (key) => call(node, "forceRelease", inner.forceRelease(key), dead)
+          forceRelease: (key, options) => call(node, "forceRelease", inner.forceRelease(key, options), dead)
         })
       ),
     stop(node, state) {

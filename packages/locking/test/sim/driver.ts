@@ -168,7 +168,7 @@ export const make = (
               hash: key.id,
               holders: holders.map(toHolder)
             }))),
-        forceRelease: (key) => call(`force ${key.key}`, () => store.forceRelease(key).map(toHolder))
+        forceRelease: (key) => call(`force ${key.key}`, () => ({ holders: store.forceRelease(key).map(toHolder), others: [] }))
       }
     }
   )

@@ -73,6 +73,11 @@ export const errorCodes = {
     transient: false,
     fix: "Stop: a newer holder has written already. Acquire the lock again and repeat the work from the beginning."
   },
+  DriverInvalid: {
+    code: "DRIVER_INVALID",
+    transient: false,
+    fix: "Change the deployment as `message` says, or use the driver that fits it."
+  },
   CleanupFailed: {
     code: "CLEANUP_FAILED",
     transient: false,

@@ -143,22 +143,3 @@ export const compareIds = (a: string, b: string): -1 | 0 | 1 => {
  * hash of a key. Takes about a third of a microsecond.
  */
 export const shortHash = (id: string): string => hash("sha256", `effect-locking/hash\u0000${id}`, "hex").slice(0, 12)
-
-/**
- * A key as a signed 64-bit integer, for stores that name locks so: the first 8 bytes of SHA-256 over salt, namespace,
- * scope, tenant (empty when there is none) and key, each in UTF-8 and preceded by its length in 4 bytes, big endian.
- * Different salts give unrelated numbers. Takes about a microsecond.
- */
-export const keyInt64 = (salt: string, key: KeyParts): bigint => {
-  const fields = [salt, key.namespace, key.scope, key.tenant ?? "", key.key]
-  let size = 0
-  for (const field of fields) size += 4 + Buffer.byteLength(field)
-  const bytes = Buffer.allocUnsafe(size)
-  let at = 0
-  for (const field of fields) {
-    const length = bytes.write(field, at + 4)
-    bytes.writeUInt32BE(length, at)
-    at += 4 + length
-  }
-  return BigInt.asIntN(64, BigInt(`0x${hash("sha256", bytes, "hex").slice(0, 16)}`))
-}
