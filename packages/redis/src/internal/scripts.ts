@@ -1,0 +1,323 @@
+/**
+ * The scripts: one family over one hash per lock, so that every way to take a key looks at everybody who holds it or
+ * waits for it, and a slot on its way to another node of a cluster still grants what it has.
+ *
+ * Fields of a record:
+ * - `f`: the last fence of the last block that was granted;
+ * - `h<token>`: a holder, as `<E|S> <until> <fence> <since>`;
+ * - `m<token>`: what it says of itself, as JSON;
+ * - `w<waiter>`: who waits, as `<E|S> <fair 0|1> <arrival> <until>`;
+ * - `d<token>`: until when a deposed holder could still ask.
+ *
+ * Times are the server's, in milliseconds; arrival and fences in microseconds. A record's name is its channel, too.
+ * Three rules:
+ * - Numbers leave Lua by `f()` alone: Lua prints 14 digits, and some servers an exponent or a `.0`.
+ * - A script looks at everything before it writes anything, so that an error of the server means that nothing happened.
+ * - TIME is asked once: before Redis 7.2 it moves on while a script runs. What answers more than a word answers it first.
+ */
+import { hash } from "node:crypto"
+
+export interface Script {
+  readonly name: string
+  readonly source: string
+  readonly sha: string
+}
+
+/** Fences that belong to one grant. */
+export const fenceBlock = 8
+
+const prelude = `
+local T=redis.call('TIME')
+local us=T[1]*1000000+T[2]
+local ms=math.floor(us/1000)
+local function f(n) return string.format('%.0f',n) end
+`
+
+/**
+ * Somebody who has not been seen for `silent` is gone and need not be woken. A sign of life further ahead than any
+ * patience is one from before the clock was set back.
+ */
+const records = `
+local silent,farAhead=120000,120000
+local function read(key)
+  local r={f=0,h={},w={},d={}}
+  local a=redis.call('HGETALL',key)
+  for i=1,#a,2 do
+    local kind,id,v=string.sub(a[i],1,1),string.sub(a[i],2),a[i+1]
+    if kind=='h' then
+      local mode,till,fence,since=string.match(v,'^(%u) (%d+) (%d+) (%d+)$')
+      r.h[id]={mode=mode,till=tonumber(till),fence=fence,since=since}
+    elseif kind=='w' then
+      local mode,fair,at,till=string.match(v,'^(%u) (%d) (%d+) (%d+)$')
+      r.w[id]={mode=mode,fair=fair=='1',at=tonumber(at),till=tonumber(till)}
+    elseif kind=='d' then r.d[id]=tonumber(v)
+    elseif a[i]=='f' then r.f=tonumber(v) end
+  end
+  return r
+end
+local function waits(w) return w.till>ms and w.till-ms<farAhead end
+local function drop(key,id) redis.call('HDEL',key,'h'..id,'m'..id) end
+local function sweep(key,r)
+  for id,h in pairs(r.h) do if h.till<=ms then r.h[id]=nil drop(key,id) end end
+  for id,w in pairs(r.w) do if w.till+silent<=ms then r.w[id]=nil redis.call('HDEL',key,'w'..id) end end
+  for id,till in pairs(r.d) do if till<=ms then r.d[id]=nil redis.call('HDEL',key,'d'..id) end end
+end
+-- how long the record is needed: all who are in it, then the fence for as long as it is kept
+local function need(r,till,keep)
+  for _,h in pairs(r.h) do till=math.max(till,h.till) end
+  for _,w in pairs(r.w) do till=math.max(till,math.min(w.till,ms+farAhead)+silent) end
+  return f(till-ms+keep)
+end
+-- wakes the first in line where order was asked for, and everybody where it was not; answers whether anybody is there
+local function wake(key,r)
+  local first,any
+  for id,w in pairs(r.w) do
+    if w.till+silent>ms then any=true end
+    if waits(w) and (not first or w.at<r.w[first].at) then first=id end
+  end
+  if any then
+    local one=first and r.w[first].fair and r.w[first].mode=='E'
+    redis.call('PUBLISH',key,one and first or '')
+  end
+  return first~=nil
+end
+`
+
+const script = (name: string, ...parts: ReadonlyArray<string>): Script => {
+  const source = [prelude, ...parts].join("")
+  return { name, source, sha: hash("sha1", source) }
+}
+
+/**
+ * Takes all records or none. A repeated attempt finds its own grant, extends it and answers the same fences. Refuses to
+ * act after `notAfter`: a command that is late would grant to a caller who is gone.
+ *
+ * `waiter` (or '') asks for a place among those who wait. `proposal` is a fence that several servers can agree on.
+ *
+ * Answers `granted` with the fences, `busy` with what is known of who is in the way, or `late`.
+ */
+export const acquire = script(
+  "acquire",
+  records,
+  `
+local mode,token,ttl,keep,holder,notAfter=ARGV[1],ARGV[2],tonumber(ARGV[3]),tonumber(ARGV[4]),ARGV[5],tonumber(ARGV[6])
+local waiter,fair,patience,proposal=ARGV[7],ARGV[8]=='1',tonumber(ARGV[9]),tonumber(ARGV[10])
+if ms>notAfter then return {f(ms),'late'} end
+local rs,refusal={},nil
+for i,key in ipairs(KEYS) do
+  local r=read(key)
+  rs[i]=r
+  local own=r.h[token]
+  if own and own.till<=ms then own=nil r.h[token]=nil end
+  r.own=own
+  if not own and not refusal then
+    local last,blocked
+    for id,h in pairs(r.h) do
+      if h.till>ms then
+        if mode=='E' or h.mode=='E' then blocked=true end
+        if not last or h.till>r.h[last].till then last=id end
+      end
+    end
+    local place=r.w[waiter] and r.w[waiter].at
+    if not blocked then
+      for id,w in pairs(r.w) do
+        -- a writer stops the readers that came after it; order, once asked for, binds everybody who is in its way
+        if id~=waiter and waits(w) and (not place or w.at<place) and
+          (w.mode=='E' and mode=='S' or w.fair and (w.mode=='E' or mode=='E')) then blocked=true end
+      end
+    end
+    if blocked then
+      refusal={f(ms),'busy'}
+      if last then
+        local h=r.h[last]
+        refusal={f(ms),'busy',last,h.mode,f(h.till),h.fence,h.since,redis.call('HGET',key,'m'..last) or ''}
+      end
+    end
+  end
+end
+if refusal then
+  if waiter~='' then
+    local at=us
+    for _,r in ipairs(rs) do for _,w in pairs(r.w) do if w.at>=at then at=w.at+1 end end end
+    for i,key in ipairs(KEYS) do
+      local r=rs[i]
+      local mine=r.w[waiter]
+      r.w[waiter]={mode=mode,fair=fair,at=mine and mine.at or at,till=ms+patience}
+      redis.call('HSET',key,'w'..waiter,mode..(fair and ' 1 ' or ' 0 ')..f(r.w[waiter].at)..' '..f(ms+patience))
+      local longest=need(r,ms,keep)
+      if redis.call('PTTL',key)<tonumber(longest) then redis.call('PEXPIRE',key,longest) end
+    end
+  end
+  return refusal
+end
+local answer={f(ms),'granted'}
+for i,key in ipairs(KEYS) do
+  local r=rs[i]
+  local fence,since,till=nil,ms,ms+ttl
+  if r.own then
+    fence,since,till=r.own.fence,r.own.since,math.max(till,r.own.till)
+    redis.call('HSET',key,'h'..token,mode..' '..f(till)..' '..fence..' '..since)
+  else
+    -- the clock's part lets fences rise over a record that was lost, the counter's over a clock that was set back
+    local n=math.max(r.f+1,us)
+    if proposal>n and proposal<us+60000000 then n=proposal end
+    fence,since=f(n),f(ms)
+    redis.call('HSET',key,'f',f(n+${
+    fenceBlock - 1
+  }),'h'..token,mode..' '..f(till)..' '..fence..' '..since,'m'..token,holder)
+  end
+  if r.w[waiter] then r.w[waiter]=nil redis.call('HDEL',key,'w'..waiter) end
+  if r.d[token] then r.d[token]=nil redis.call('HDEL',key,'d'..token) end
+  r.h[token]={till=till}
+  sweep(key,r)
+  redis.call('PEXPIRE',key,need(r,till,keep))
+  answer[i+2]=fence
+end
+return answer`
+)
+
+/**
+ * Extends grants whose token still holds all of its records; never takes one back. A batch: after the retention come
+ * token, ttl and number of records of each grant, whose records follow one another in KEYS.
+ *
+ * Answers for each of them `confirmed`, `contended` (confirmed, and somebody waits), or why it is lost.
+ */
+export const renew = script(
+  "renew",
+  records,
+  `
+local keep,answer,at=tonumber(ARGV[1]),{f(ms)},0
+for a=2,#ARGV,3 do
+  local token,ttl,count=ARGV[a],tonumber(ARGV[a+1]),tonumber(ARGV[a+2])
+  local rs,owned,taken,revoked,contended={},0,false,false,false
+  for i=1,count do
+    local r=read(KEYS[at+i])
+    rs[i]=r
+    local own=r.h[token]
+    if own and own.till>ms then owned=owned+1 end
+    for id,h in pairs(r.h) do if id~=token and h.till>ms then taken=true end end
+    for _,w in pairs(r.w) do if waits(w) then contended=true end end
+    if r.d[token] and r.d[token]>ms then revoked=true end
+  end
+  for i=1,count do
+    local key,r=KEYS[at+i],rs[i]
+    local own=r.h[token]
+    if owned==count then
+      own.till=ms+ttl
+      -- first: it is allowed where memory is short, and what follows it in a script then is, too
+      redis.call('PEXPIRE',key,need(r,own.till,keep))
+      redis.call('HSET',key,'h'..token,own.mode..' '..f(own.till)..' '..own.fence..' '..own.since)
+    elseif own and own.till<=ms then
+      -- who was told that it has lapsed must not get it back from a clock that is set back
+      drop(key,token)
+    end
+  end
+  at=at+count
+  answer[#answer+1]=owned==count and (contended and 'contended' or 'confirmed') or revoked and 'revoked' or taken and 'taken' or 'expired'
+end
+return answer`
+)
+
+/** Gives up whatever the token owns, and its place. Answers `gone`, `lapsed`, `woke` or `released`. */
+export const release = script(
+  "release",
+  records,
+  `
+local token=ARGV[1]
+local owned,lapsed,woke=0,false,false
+for _,key in ipairs(KEYS) do
+  local r=read(key)
+  local own,place=r.h[token],r.w[token]
+  redis.call('HDEL',key,'h'..token,'m'..token,'w'..token,'d'..token)
+  r.w[token]=nil
+  if (own or place) and wake(key,r) then woke=true end
+  if own then
+    owned=owned+1
+    if own.till<=ms then lapsed=true end
+  end
+end
+return owned<#KEYS and 'gone' or lapsed and 'lapsed' or woke and 'woke' or 'released'`
+)
+
+/** Gives up a place, and wakes those who were behind it. */
+export const withdraw = script(
+  "withdraw",
+  records,
+  `
+for _,key in ipairs(KEYS) do
+  local r=read(key)
+  local mine=r.w[ARGV[1]]
+  if mine then
+    redis.call('HDEL',key,'w'..ARGV[1])
+    r.w[ARGV[1]]=nil
+    if mine.mode=='E' or mine.fair then wake(key,r) end
+  end
+end
+return 'OK'`
+)
+
+const holders = `
+local function tell(key,r)
+  local answer={f(ms)}
+  for id,h in pairs(r.h) do
+    if h.till>ms then
+      for _,v in ipairs({id,h.mode,f(h.till),h.fence,h.since,redis.call('HGET',key,'m'..id) or ''}) do answer[#answer+1]=v end
+    end
+  end
+  return answer
+end
+`
+
+/** Who holds a record now: six values for each. */
+export const inspect = script("inspect", records, holders, `return tell(KEYS[1],read(KEYS[1]))`)
+
+/** Takes a record from its holders, tells them on the channel ARGV[1], and answers who they were. */
+export const depose = script(
+  "depose",
+  records,
+  holders,
+  `
+local key=KEYS[1]
+local r=read(key)
+local answer=tell(key,r)
+for id,h in pairs(r.h) do
+  drop(key,id)
+  if h.till>ms then
+    redis.call('HSET',key,'d'..id,f(h.till))
+    redis.call('PUBLISH',ARGV[1],id)
+  end
+end
+wake(key,r)
+return answer`
+)
+
+/**
+ * Raises the fences of a grant to what a majority of servers agreed on, while the token still holds it: whoever is
+ * granted by one of these servers later gets higher ones.
+ */
+export const raise = script(
+  "raise",
+  records,
+  `
+local token=ARGV[1]
+local rs={}
+for i,key in ipairs(KEYS) do
+  local r=read(key)
+  local own=r.h[token]
+  if not own or own.till<=ms then return {f(ms),'lost'} end
+  rs[i]=r
+end
+for i,key in ipairs(KEYS) do
+  local r,fence=rs[i],ARGV[i+1]
+  local own,n=r.h[token],tonumber(fence)
+  if n>tonumber(own.fence) then
+    redis.call('HSET',key,'h'..token,own.mode..' '..f(own.till)..' '..fence..' '..own.since,'f',f(math.max(r.f,n+${
+    fenceBlock - 1
+  })))
+  end
+end
+return {f(ms),'raised'}`
+)
+
+/** The server's time. */
+export const time = script("time", `return f(ms)`)

@@ -1,0 +1,32 @@
+/**
+ * The driver over one server, Sentinel or a cluster.
+ */
+import type { LockDriver } from "effect-locking/LockDriver"
+import * as Effect from "effect/Effect"
+import type * as Scope from "effect/Scope"
+import { toEffect } from "./ask.js"
+import * as channels from "./channels.js"
+import { type Client, prefixOf } from "./client.js"
+import * as connection from "./connection.js"
+import * as deployment from "./deployment.js"
+import * as driver from "./driver.js"
+import { list } from "./list.js"
+import * as server from "./server.js"
+
+/** A key that is asked for and never made: scripts want one, and with it the right to use the prefix is proven. */
+const probe = (prefix: string): string => `${prefix}effect-locking:{probe}`
+
+export const make = (client: Client, settings: server.Settings): Effect.Effect<LockDriver, never, Scope.Scope> =>
+  Effect.gen(function*() {
+    const prefix = prefixOf(client)
+    const link = yield* connection.make(client, "effect-locking")
+    const store = server.make(link, settings)
+    return yield* driver.make({
+      store,
+      channels: yield* channels.make(client, "effect-locking-wakeups"),
+      prefix,
+      ready: Effect.zipRight(link.ready, toEffect(connection.synchronise(link, probe(prefix)))),
+      list: (namespace) => list(link, store, prefix, namespace),
+      check: deployment.check(link)
+    })
+  })

@@ -1,0 +1,106 @@
+/**
+ * What the tests share: clients of both major versions, drivers as processes of their own, and words for what they do.
+ */
+import * as RedisServer from "@effect-locking/testing/RedisServer"
+import { assert } from "@effect/vitest"
+import type { Scope } from "effect"
+import { Duration, Effect } from "effect"
+import type { Contention, Grant, LockDriver, LockMode, LockRequest } from "effect-locking/LockDriver"
+import type { ResolvedKey } from "effect-locking/LockKey"
+import { Redis, type RedisOptions } from "ioredis"
+import { Redis as Redis6 } from "ioredis6"
+import * as RedisLocking from "../src/RedisLocking.js"
+
+export type Major = 5 | 6
+
+/** A client of the user's. */
+export const client = (
+  url: string,
+  options: RedisOptions = {},
+  major: Major = 5
+): Effect.Effect<Redis, never, Scope.Scope> =>
+  Effect.acquireRelease(
+    Effect.sync(() => {
+      const made = major === 5 ? new Redis(url, options) : new Redis6(url, options as {}) as unknown as Redis
+      made.on("error", () => {})
+      return made
+    }),
+    (made) => Effect.sync(() => made.disconnect())
+  )
+
+/** A process at a server. */
+export const driver = (
+  url: string,
+  options: Omit<RedisLocking.RedisOptions, "client"> & {
+    readonly client?: RedisOptions
+    readonly major?: Major
+  } = {}
+): Effect.Effect<LockDriver, never, Scope.Scope> =>
+  Effect.gen(function*() {
+    const { client: clientOptions, major, ...rest } = options
+    const made = yield* RedisLocking.driver({ client: yield* client(url, clientOptions, major), ...rest })
+    yield* Effect.orDie(made.ready)
+    return made
+  })
+
+export const key = (name: string, namespace = "test"): ResolvedKey => ({
+  namespace,
+  scope: "none",
+  tenant: undefined,
+  key: name,
+  id: `${Buffer.byteLength(namespace)}:${namespace}:none:${name}`
+})
+
+export interface OpenOptions {
+  readonly mode?: LockMode
+  readonly ttl?: Duration.DurationInput
+  readonly fair?: boolean
+  readonly waiting?: boolean
+}
+
+export const open = (driver: LockDriver, keys: ReadonlyArray<ResolvedKey>, options: OpenOptions = {}): Contention => {
+  const request: LockRequest = {
+    keys,
+    mode: options.mode ?? "exclusive",
+    ttl: Duration.decode(options.ttl ?? "30 seconds"),
+    fair: options.fair ?? false,
+    waiting: options.waiting ?? true,
+    holder: { session: "session", metadata: { job: "42" } }
+  }
+  return driver.contend(request)
+}
+
+export const attempt = (contention: Contention, token: string, left: Duration.DurationInput = "5 seconds") =>
+  contention.attempt({ token, left: Duration.decode(left) })
+
+export const take = (contention: Contention, token: string) =>
+  Effect.map(attempt(contention, token), (answer): Grant => {
+    assert(answer._tag === "Grant", "busy")
+    return answer
+  })
+
+export const isBusy = (contention: Contention, token: string) =>
+  Effect.map(attempt(contention, token), (answer) => {
+    assert(answer._tag === "Busy", "granted")
+    return answer
+  })
+
+/** One server for a file of tests. */
+export const server: Effect.Effect<RedisServer.RedisServer, never, Scope.Scope> = Effect.orDie(RedisServer.make())
+
+let tokens = 0
+
+/** Nobody had it before. */
+export const token = (): string => `token-${process.pid}.${tokens++}`
+
+/** Looks until it sees it. */
+export const eventually = <E>(see: Effect.Effect<boolean, E>, within = 5_000): Effect.Effect<void, E> =>
+  Effect.suspend(() => {
+    const deadline = performance.now() + within
+    const look: Effect.Effect<void, E> = Effect.flatMap(see, (seen) => {
+      if (seen) return Effect.void
+      assert.isBelow(performance.now(), deadline, "it did not happen")
+      return Effect.zipRight(Effect.sleep(10), look)
+    })
+    return look
+  })

@@ -1,0 +1,80 @@
+/**
+ * Every way to hold a key against every way to ask for it: one family of scripts, so none of them may miss another.
+ */
+import type * as RedisServer from "@effect-locking/testing/RedisServer"
+import { assert, describe, layer } from "@effect/vitest"
+import { Context, Effect, Layer } from "effect"
+import type { LockDriver } from "effect-locking/LockDriver"
+import * as kit from "./kit.js"
+
+class Two extends Context.Tag("Two")<Two, {
+  readonly server: RedisServer.RedisServer
+  readonly one: LockDriver
+  readonly two: LockDriver
+}>() {
+  static readonly live = Layer.scoped(
+    Two,
+    Effect.gen(function*() {
+      const server = yield* kit.server
+      return { server, one: yield* kit.driver(server.url()), two: yield* kit.driver(server.url()) }
+    })
+  )
+}
+
+interface Way {
+  readonly name: string
+  readonly options: kit.OpenOptions
+  /** Which keys it takes, of which the first is contended. */
+  readonly keys: (name: string) => ReadonlyArray<string>
+}
+
+const alone = (name: string) => [name]
+const several = (name: string) => [`${name}/a`, name, `${name}/z`]
+
+const ways: ReadonlyArray<Way> = [
+  { name: "exclusive", options: {}, keys: alone },
+  { name: "shared", options: { mode: "shared" }, keys: alone },
+  { name: "fair", options: { fair: true }, keys: alone },
+  { name: "fair shared", options: { mode: "shared", fair: true }, keys: alone },
+  { name: "one attempt", options: { waiting: false }, keys: alone },
+  { name: "several keys", options: {}, keys: several },
+  { name: "several keys, shared", options: { mode: "shared" }, keys: several },
+  { name: "several keys, fair", options: { fair: true }, keys: several }
+]
+
+const isShared = (way: Way) => way.options.mode === "shared"
+
+layer(Two.live, { excludeTestServices: true })("R1.6 what is held", (it) => {
+  for (const held of ways) {
+    describe(held.name, () => {
+      for (const wanted of ways) {
+        const goesTogether = isShared(held) && isShared(wanted)
+        it.effect(`${goesTogether ? "lets in" : "keeps out"}: ${wanted.name}`, () =>
+          Effect.gen(function*() {
+            const { one, two } = yield* Two
+            const name = `${held.name}|${wanted.name}`
+            const holder = yield* kit.take(
+              kit.open(one, held.keys(name).map((_) => kit.key(_)), held.options),
+              kit.token()
+            )
+            const contention = kit.open(two, wanted.keys(name).map((_) => kit.key(_)), wanted.options)
+            const token = kit.token()
+            const answer = yield* kit.attempt(contention, token)
+            assert.strictEqual(answer._tag, goesTogether ? "Grant" : "Busy")
+            if (answer._tag === "Busy") {
+              assert.strictEqual(answer.holder?.token, holder.token)
+              // none of several keys is kept when one is refused
+              for (const key of wanted.keys(name)) {
+                const holders = yield* two.inspect(kit.key(key))
+                assert.notInclude(holders.map((_) => _.token), token)
+              }
+            }
+            yield* one.release(holder)
+            const then = yield* kit.take(contention, token)
+            assert.isTrue(then.fences.every((fence) => fence > 0n))
+            assert.oneOf(yield* two.release(then), ["released", "woke"])
+          }))
+      }
+    })
+  }
+})
