@@ -1,17 +1,19 @@
 /**
- * The library as users get it: compiled. Run from its sources by tsx every named closure would cost a property
- * definition, which is more than what is measured here.
+ * The library compiled. Run from its sources by tsx every named closure would cost a property definition, which is more
+ * than what is measured here.
  */
 import type * as Library from "effect-locking"
 
-const dist = (path: string): string => new URL(`../../../locking/dist/${path}`, import.meta.url).href
+const library = (path: string): string => new URL(`../../../locking/${path}`, import.meta.url).href
 
-export const entry = dist("index.js")
+/** What is published. */
+export const entry = library("dist/index.js")
 
-export const { Locking, MemoryStore }: typeof Library = await import(entry)
+/** The same code with its internal modules, which tell what a layer keeps. */
+export const { Locking, MemoryStore }: typeof Library = await import(library("build/src/index.js"))
 
 const { sizes }: { readonly sizes: (locking: object) => Readonly<Record<string, number>> } = await import(
-  dist("internal/sizes.js")
+  library("build/src/internal/sizes.js")
 )
 
 export const waitersOf = (locking: Library.Locking.Locking): number => sizes(locking)["waiters"]!

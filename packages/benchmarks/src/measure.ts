@@ -1,6 +1,5 @@
 /**
- * Times of two things are compared within one round, in processor time: the clock on the wall tells of the neighbours,
- * too.
+ * Times of two things are compared within one round, so that the neighbours of the process disturb both.
  */
 import * as Effect from "effect/Effect"
 

@@ -5,7 +5,7 @@ import * as Metric from "effect/Metric"
 import * as MetricBoundaries from "effect/MetricBoundaries"
 import * as MetricKey from "effect/MetricKey"
 import type * as MetricKeyType from "effect/MetricKeyType"
-import * as MetricLabel from "effect/MetricLabel"
+import type * as MetricLabel from "effect/MetricLabel"
 import type { LeaseLostReason } from "../LockError.js"
 
 const seconds = MetricBoundaries.fromIterable([0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300])
@@ -80,34 +80,35 @@ export const make = (backend: string): Instruments => {
   // labels go into the key once: a metric that is tagged later joins its labels anew at every update
   const bind = <Type extends MetricKeyType.MetricKeyType<any, any>>(
     key: MetricKey.MetricKey<Type>,
-    zero: number | undefined,
-    ...labels: ReadonlyArray<MetricLabel.MetricLabel>
+    zero: number | undefined
   ): Update => {
-    const metric = Metric.fromMetricKey(
-      MetricKey.taggedWithLabels(key, [MetricLabel.make("backend", backend), ...labels])
-    )
+    const metric = Metric.fromMetricKey(key)
     if (zero === undefined) metric.unsafeValue(none)
     else metric.unsafeUpdate(zero as any, none)
     return (value) => metric.unsafeUpdate(value as any, none)
   }
+  const of = MetricKey.tagged("backend", backend)
   const each = <K extends string>(
     key: MetricKey.MetricKey.Counter<number>,
     label: string,
     names: ReadonlyArray<K>
   ): Record<K, Update> =>
-    Object.fromEntries(names.map((name) => [name, bind(key, 0, MetricLabel.make(label, name))])) as Record<K, Update>
+    Object.fromEntries(names.map((name) => [name, bind(MetricKey.tagged(of(key), label, name), 0)])) as Record<
+      K,
+      Update
+    >
   return {
     acquired: each(acquires, "outcome", outcomes),
-    wait: bind(waits, undefined),
-    hold: bind(holds, undefined),
-    leases: bind(leases, 0),
-    waiters: bind(waiters, 0),
-    oldestWait: bind(oldest, 0),
+    wait: bind(of(waits), undefined),
+    hold: bind(of(holds), undefined),
+    leases: bind(of(leases), 0),
+    waiters: bind(of(waiters), 0),
+    oldestWait: bind(of(oldest), 0),
     renewed: each(renewals, "outcome", renewalOutcomes),
     lost: each(losses, "reason", reasons),
-    overran: bind(overruns, 0),
-    releaseFailed: bind(releaseFailures, 0),
-    longHold: bind(longHolds, 0),
-    eventDropped: bind(dropped, 0)
+    overran: bind(of(overruns), 0),
+    releaseFailed: bind(of(releaseFailures), 0),
+    longHold: bind(of(longHolds), 0),
+    eventDropped: bind(of(dropped), 0)
   }
 }

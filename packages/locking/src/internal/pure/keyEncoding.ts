@@ -2,7 +2,7 @@
  * The stored form of keys. Everything here is a wire contract: processes of different releases exclude each other only
  * while these functions keep answering the same, which `test/vectors/keys.json` pins.
  */
-import { hash } from "node:crypto"
+import { crypto } from "./crypto.js"
 
 /** What a key is made of, once namespace and tenant are known. */
 export interface KeyParts {
@@ -142,4 +142,5 @@ export const compareIds = (a: string, b: string): -1 | 0 | 1 => {
  * correlates and does not anonymise: whoever can guess the key can compute it. The salt keeps it apart from every other
  * hash of a key. Takes about a third of a microsecond.
  */
-export const shortHash = (id: string): string => hash("sha256", `effect-locking/hash\u0000${id}`, "hex").slice(0, 12)
+export const shortHash = (id: string): string =>
+  crypto().hash("sha256", `effect-locking/hash\u0000${id}`, "hex").slice(0, 12)
