@@ -13,6 +13,7 @@ import * as Effect from "effect/Effect"
 import { dual } from "effect/Function"
 import { hasProperty } from "effect/Predicate"
 import * as compat from "./internal/compat.js"
+import * as keyEncoding from "./internal/pure/keyEncoding.js"
 
 /**
  * @since 0.1.0
@@ -206,3 +207,23 @@ export const withTenant: {
   <A, E, R>(self: Effect.Effect<A, E, R>, tenant: string): Effect.Effect<A, E, R> =>
     Effect.provideService(self, Tenant, tenant) as Effect.Effect<A, E, R>
 )
+
+/**
+ * What stands for a key in errors, logs, spans and metrics: 12 hexadecimal characters that are the same in every process.
+ * It correlates and does not anonymise: whoever can guess the key can compute it.
+ *
+ * @example
+ * ```ts
+ * import { Effect } from "effect"
+ * import { LockKey, Locking } from "effect-locking"
+ *
+ * // which lock does the log speak of?
+ * const program = Effect.map(Locking.resolveKey("orders"), LockKey.shortHash)
+ *
+ * Effect.runPromise(Effect.provide(program, Locking.layerMemory)).then(console.log) // 22f86e4bb000
+ * ```
+ *
+ * @since 0.1.0
+ * @category destructors
+ */
+export const shortHash = (key: ResolvedKey): string => keyEncoding.shortHash(key.id)

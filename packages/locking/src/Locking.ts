@@ -135,6 +135,7 @@ export interface Locking {
     key: LockKey.Input,
     options?: Options
   ) => Effect.Effect<Option.Option<Lease<ModeOf<Options>>>, LockError.TryAcquireError, Scope.Scope>
+  readonly resolveKey: (key: LockKey.Input) => Effect.Effect<LockKey.ResolvedKey, LockError.InvalidKey>
   readonly inspect: (
     key: LockKey.Input
   ) => Effect.Effect<ReadonlyArray<Holder>, LockError.InvalidKey | AdminError>
@@ -205,12 +206,13 @@ const fromCore = (core: Core): Locking => {
     withLockIfAvailable: (effect, key, options) => engine.useIfAvailable(core, key, options, () => effect),
     acquire: (key, options) => engine.scoped(core, key, options),
     tryAcquire: (key, options) => engine.scopedIfAvailable(core, key, options),
+    resolveKey: (key) => engine.resolved(core, key),
     inspect: (key) =>
-      Effect.flatMap(engine.adminKey(core, key), (resolved) => engine.admin(core, () => driver.inspect(resolved))),
+      Effect.flatMap(engine.resolved(core, key), (resolved) => engine.admin(core, () => driver.inspect(resolved))),
     list: engine.admin(core, () => driver.list(core.settings.namespace)),
     forceRelease: (key, options) =>
       Effect.flatMap(
-        engine.adminKey(core, key),
+        engine.resolved(core, key),
         (resolved) => engine.admin(core, () => driver.forceRelease(resolved, { hard: options?.hard === true }))
       ),
     check: engine.admin(core, () => driver.check ?? Effect.succeed([])),
@@ -542,6 +544,32 @@ export const tryAcquire = <const Options extends TryOptions = {}>(
   options?: Options
 ): Effect.Effect<Option.Option<Lease<ModeOf<Options>>>, LockError.TryAcquireError, Locking | Scope.Scope> =>
   Effect.flatMap(Locking, (locking) => locking.tryAcquire(key, options))
+
+/**
+ * A key in full, as drivers see it: with the namespace of the layer and the tenant in context. Asks nobody. Fails
+ * `InvalidKey`.
+ *
+ * @example
+ * ```ts
+ * import { Effect } from "effect"
+ * import { LockKey, Locking } from "effect-locking"
+ *
+ * const program = Locking.resolveKey("orders").pipe(
+ *   LockKey.withTenant("acme"),
+ *   Effect.map(({ key, namespace, tenant }) => ({ key, namespace, tenant }))
+ * )
+ *
+ * Effect.runPromise(Effect.provide(program, Locking.layerMemory)).then(console.log)
+ * // { key: 'orders', namespace: 'effect-locking', tenant: 'acme' }
+ * ```
+ *
+ * @since 0.1.0
+ * @category operating
+ */
+export const resolveKey = (
+  key: LockKey.Input
+): Effect.Effect<LockKey.ResolvedKey, LockError.InvalidKey, Locking> =>
+  Effect.flatMap(Locking, (locking) => locking.resolveKey(key))
 
 /**
  * What the store knows of the holders of a key; empty when it is free. The key belongs to the tenant in context. Asks

@@ -289,8 +289,8 @@ export const admin = <A>(
     )
   })
 
-/** The key that an administrator names. */
-export const adminKey = (
+/** A key in full: with the namespace of the layer and the tenant in context. */
+export const resolved = (
   core: Core,
   input: LockKey.Input
 ): Effect.Effect<LockKey.ResolvedKey, LockError.InvalidKey> =>

@@ -1,0 +1,151 @@
+/**
+ * What this session holds, as far as the server has answered. The session's locks are re-entrant, so it is here that one
+ * process excludes itself; and it is against these books that a session is put right after a failed statement.
+ */
+import type { LockMode, LockRequest } from "effect-locking/LockDriver"
+import type { LockIds, Pair } from "./pure/lockId.js"
+import type { Row } from "./queue.js"
+import { Action } from "./sql.js"
+
+export interface Owned {
+  readonly token: string
+  readonly request: LockRequest
+  readonly ids: ReadonlyArray<LockIds>
+  readonly fences: ReadonlyArray<bigint>
+  /** Wall-clock milliseconds of this process. */
+  readonly since: number
+}
+
+/** Somebody here waits for a key. */
+export interface Interest {
+  readonly ids: LockIds
+  readonly waiters: Map<object, Waiter>
+  /** The server knows. */
+  registered: boolean
+  /** It keeps readers elsewhere back. */
+  hasIntent: boolean
+}
+
+export interface Waiter {
+  readonly mode: LockMode
+  readonly wake: () => void
+}
+
+export const hasWriter = ({ waiters }: Interest): boolean => {
+  for (const { mode } of waiters.values()) if (mode === "exclusive") return true
+  return false
+}
+
+export class Books {
+  readonly owned = new Map<string, Owned>()
+  /** By lock: how it is held, and by which tokens. Readers share one lock at the server. */
+  readonly locks = new Map<string, { readonly mode: LockMode; readonly ids: LockIds; readonly tokens: Set<string> }>()
+  readonly interests = new Map<string, Interest>()
+
+  own(owned: Owned): void {
+    this.owned.set(owned.token, owned)
+    for (const ids of owned.ids) {
+      const lock = this.locks.get(ids.lock)
+      if (lock === undefined) {
+        this.locks.set(ids.lock, { mode: owned.request.mode, ids, tokens: new Set([owned.token]) })
+      } else lock.tokens.add(owned.token)
+    }
+  }
+
+  /** What has to be unlocked at the server. */
+  disown(owned: Owned): ReadonlyArray<Row> {
+    this.owned.delete(owned.token)
+    const action = owned.request.mode === "shared" ? Action.unlockShared : Action.unlock
+    const rows: Array<Row> = []
+    for (const ids of owned.ids) {
+      const lock = this.locks.get(ids.lock)
+      if (lock === undefined || !lock.tokens.delete(owned.token) || lock.tokens.size > 0) continue
+      this.locks.delete(ids.lock)
+      rows.push({ action, ids })
+    }
+    return rows
+  }
+
+  isOpenTo(ids: LockIds, mode: LockMode): boolean {
+    const lock = this.locks.get(ids.lock)
+    return lock === undefined || (mode === "shared" && lock.mode === "shared")
+  }
+
+  shares(ids: LockIds): boolean {
+    return this.locks.get(ids.lock)?.mode === "shared"
+  }
+
+  interestIn(ids: LockIds): Interest {
+    let interest = this.interests.get(ids.lock)
+    if (interest === undefined) {
+      interest = { ids, waiters: new Map(), registered: false, hasIntent: false }
+      this.interests.set(ids.lock, interest)
+    }
+    return interest
+  }
+
+  /** Entries in the lock table of the server. */
+  get size(): number {
+    let size = this.locks.size
+    for (const { hasIntent, registered } of this.interests.values()) size += (registered ? 1 : 0) + (hasIntent ? 1 : 0)
+    return size
+  }
+
+  wake(lock: string): void {
+    const interest = this.interests.get(lock)
+    if (interest === undefined) return
+    for (const { wake } of interest.waiters.values()) wake()
+  }
+
+  wakeAll(): void {
+    for (const lock of this.interests.keys()) this.wake(lock)
+  }
+
+  /** The session is gone, and with it whatever it held. Those who wait go on waiting. */
+  forget(): ReadonlyArray<Owned> {
+    const lost = [...this.owned.values()]
+    this.owned.clear()
+    this.locks.clear()
+    for (const interest of this.interests.values()) {
+      interest.registered = false
+      interest.hasIntent = false
+    }
+    return lost
+  }
+
+  /** Everything that the server should name as ours: as `ownLocks` names it. */
+  expected(): Set<string> {
+    const all = new Set<string>()
+    for (const [lock, { mode }] of this.locks) all.add(nameOf(lock, mode))
+    for (const { hasIntent, ids, registered } of this.interests.values()) {
+      if (registered) all.add(nameOf(pairName(ids.interest), "shared"))
+      if (hasIntent) all.add(nameOf(pairName(ids.intent), "exclusive"))
+    }
+    return all
+  }
+}
+
+const nameOf = (id: string, mode: LockMode): string => `${id} ${mode === "shared" ? "ShareLock" : "ExclusiveLock"}`
+
+const pairName = ([high, low]: Pair): string => `${high},${low}`
+
+/** How a lock that a row takes is named, and the row that gives it up. */
+export const undoOf = ({ action, ids }: Row): readonly [name: string, undo: Row] | undefined => {
+  switch (action) {
+    case Action.lock:
+    case Action.unlock:
+      return [nameOf(ids.lock, "exclusive"), { action: Action.unlock, ids }]
+    case Action.lockShared:
+    case Action.unlockShared:
+      return [nameOf(ids.lock, "shared"), { action: Action.unlockShared, ids }]
+    case Action.interest:
+    case Action.withdrawInterest:
+      return [nameOf(pairName(ids.interest), "shared"), { action: Action.withdrawInterest, ids }]
+    case Action.intent:
+    case Action.withdrawIntent:
+    case Action.dropIntent:
+      return [nameOf(pairName(ids.intent), "exclusive"), { action: Action.withdrawIntent, ids }]
+    default:
+      return undefined
+  }
+}

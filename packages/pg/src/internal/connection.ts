@@ -1,0 +1,97 @@
+/**
+ * One connection of the library's own. It never ends unnoticed, and it can always be ended, whatever the network does.
+ */
+import { DriverError } from "effect-locking/LockDriver"
+import * as Effect from "effect/Effect"
+import type * as Pg from "pg"
+
+export type Rows = ReadonlyArray<ReadonlyArray<any>>
+
+export interface Connection {
+  /** Calls back once: with rows, or with what went wrong. Several statements in one text answer the rows of the last. */
+  readonly send: (statement: Statement, onAnswer: (rows: Rows | Error) => void) => void
+  /** At once, without a word to the server. */
+  readonly destroy: () => void
+}
+
+export interface Statement {
+  readonly text: string
+  readonly values?: ReadonlyArray<unknown> | undefined
+  /** Prepared once per connection under this name. */
+  readonly name?: string | undefined
+}
+
+export interface Handlers {
+  /** Once, after the last answer; not after `destroy`. */
+  readonly onEnd: (error: Error | undefined) => void
+  readonly onNotification?: ((channel: string, payload: string) => void) | undefined
+}
+
+/** Errors of the client carry statements and rows; what leaves the driver is rebuilt from name, code and message. */
+export const failure = (executed: "no" | "unknown", message: string, error?: unknown): DriverError =>
+  new DriverError({
+    executed,
+    message: error instanceof Error ? `${message}: ${error.message}` : message,
+    cause: bare(error)
+  })
+
+const bare = (error: unknown): Error | undefined => {
+  if (!(error instanceof Error)) return undefined
+  const cause = new Error(error.message)
+  cause.name = error.name
+  delete cause.stack
+  return Object.assign(cause, "code" in error ? { code: error.code } : {})
+}
+
+/** The server's answer, in contrast to a broken connection. */
+export const isAnswer = (error: Error): boolean => "severity" in error
+
+export const open = (client: Pg.Client, handlers: Handlers): Effect.Effect<Connection, DriverError> =>
+  Effect.async((resume) => {
+    let isOver = false
+    let fault: Error | undefined
+    const stream =
+      (client as unknown as { readonly connection: { readonly stream: { destroy(): void } } }).connection.stream
+    const end = (error?: Error) => {
+      fault ??= error
+      if (isOver) return
+      isOver = true
+      handlers.onEnd(fault)
+    }
+    const connection: Connection = {
+      send: ({ name, text, values }, onAnswer) => {
+        const query = { text, rowMode: "array" as const, ...(values && { values: [...values] }), ...(name && { name }) }
+        client.query(
+          query,
+          (error: Error | null, result: Pg.QueryArrayResult | ReadonlyArray<Pg.QueryArrayResult>) =>
+            onAnswer(error ?? (Array.isArray(result) ? result.at(-1) : result).rows)
+        )
+      },
+      destroy: () => {
+        isOver = true
+        stream.destroy()
+      }
+    }
+    // an error without a listener ends the process; "end" follows when the connection is unusable
+    client.on("error", (error) => fault ??= error)
+    client.once("end", () => end())
+    client.on("notification", ({ channel, payload }) => handlers.onNotification?.(channel, payload ?? ""))
+    client.connect((error: Error | undefined | null) => {
+      if (error) {
+        connection.destroy()
+        resume(Effect.fail(failure("no", "cannot connect to PostgreSQL", error)))
+      } else resume(Effect.succeed(connection))
+    })
+    return Effect.sync(connection.destroy)
+  })
+
+/** The same as an effect. An interruption leaves the statement to its own. */
+export const query = (connection: Connection, statement: Statement): Effect.Effect<Rows, DriverError> =>
+  Effect.async((resume) =>
+    connection.send(statement, (rows) =>
+      resume(
+        rows instanceof Error
+          ? Effect.fail(failure(isAnswer(rows) ? "no" : "unknown", "PostgreSQL did not execute a statement", rows))
+          : Effect.succeed(rows)
+      ))
+  )

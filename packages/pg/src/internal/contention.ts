@@ -1,0 +1,300 @@
+/**
+ * One request at the session: tries, an interest at the server while it waits, and nothing afterwards.
+ */
+import {
+  type Busy,
+  type Contention,
+  DriverError,
+  type Full,
+  type Grant,
+  type LockRequest
+} from "effect-locking/LockDriver"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import { hasWriter, type Interest, type Owned } from "./books.js"
+import * as fences from "./fences.js"
+import type { Listener } from "./listener.js"
+import { type LockIds, lockIds } from "./pure/lockId.js"
+import type { Job, Row, RowsJob, StatementJob } from "./queue.js"
+import type { Session } from "./session.js"
+import * as sql from "./sql.js"
+
+const { Action, Code } = sql
+
+type Answer = Grant | Busy | Full
+
+export interface Environment {
+  readonly session: Session
+  readonly listener: Listener
+  readonly fence: string
+  readonly wallNow: () => number
+  /** No grant lasts longer without a beat of its session. */
+  readonly longest: Duration.Duration
+}
+
+/** Asks for a row again after a releaser looked for interest at the same moment. */
+const retryAfter = 2
+
+const busy: Busy = { _tag: "Busy" }
+
+export const make = (environment: Environment, request: LockRequest): Contention =>
+  new PgContention(environment, request)
+
+class PgContention implements Contention {
+  private readonly ids: ReadonlyArray<LockIds>
+  private readonly locks: ReadonlyArray<string>
+  private isWaiting = false
+  private hasWon = false
+
+  constructor(private readonly environment: Environment, private readonly request: LockRequest) {
+    this.ids = request.keys.map(lockIds)
+    this.locks = this.ids.map(({ lock }) => lock)
+  }
+
+  attempt(
+    { left, token }: { readonly token: string; readonly left: Duration.Duration }
+  ): Effect.Effect<Answer, DriverError> {
+    const { session } = this.environment
+    return Effect.suspend(() => {
+      const until = session.now() + Duration.toMillis(left)
+      return Effect.zipRight(
+        session.opened,
+        Effect.async<Answer, DriverError>((resume) => {
+          let isWanted = true
+          const answer = (value: Answer) => resume(Effect.succeed(value))
+          const fail = (error: DriverError) => resume(Effect.fail(error))
+          /** What can be told without the server. */
+          const settled = (): boolean => {
+            if (!isWanted) return true
+            const now = session.now()
+            if (now >= until) {
+              fail(new DriverError({ executed: "no", message: "there was no time left to ask PostgreSQL" }))
+            } else if (session.books.owned.has(token)) return false
+            else if (session.quarantine() > 0) fail(quarantined(session.quarantine()))
+            else if (!this.ids.every((ids) => session.books.isOpenTo(ids, this.request.mode))) answer(busy)
+            else {
+              const full = session.fullAt()
+              if (full === undefined || this.ids.every((ids) => session.books.shares(ids))) return false
+              answer({ _tag: "Full", limit: full })
+            }
+            return true
+          }
+          session.queue.add(
+            this.ids.length === 1
+              ? this.single(token, settled, answer, fail)
+              : this.several(token, settled, answer, fail)
+          )
+          return Effect.sync(() => {
+            isWanted = false
+          })
+        })
+      )
+    })
+  }
+
+  /** A key by itself goes into a batch with others. */
+  private single(
+    token: string,
+    settled: () => boolean,
+    answer: (value: Answer) => void,
+    fail: (error: DriverError) => void
+  ): Job {
+    const { books } = this.environment.session
+    const ids = this.ids[0]!
+    let again: Owned | undefined
+    let intent: Interest | undefined
+    return {
+      _tag: "Rows",
+      locks: this.locks,
+      rows: () => {
+        if (settled()) return []
+        again = books.owned.get(token)
+        if (again !== undefined) return [{ action: Action.beat, ids }]
+        const action = this.request.mode === "exclusive"
+          ? Action.lock
+          : books.shares(ids)
+          ? Action.joinShared
+          : Action.lockShared
+        intent = this.missingIntent(ids)
+        return intent === undefined ? [{ action, ids }] : [{ action, ids }, { action: Action.intent, ids }]
+      },
+      settle: ([code, hasIntent]) => {
+        if (intent !== undefined && hasIntent === BigInt(Code.done)) intent.hasIntent = true
+        answer(again === undefined ? this.won(token, [code!]) : this.grantOf(again))
+      },
+      fail
+    }
+  }
+
+  /** Several keys in one statement, all or none. */
+  private several(
+    token: string,
+    settled: () => boolean,
+    answer: (value: Answer) => void,
+    fail: (error: DriverError) => void
+  ): Job {
+    const { environment: { fence, session }, ids, request: { mode } } = this
+    const shared = mode === "shared"
+    let again: Owned | undefined
+    const job: StatementJob = {
+      _tag: "Statement",
+      touches: ids.map((ids) => ({ action: shared ? Action.lockShared : Action.lock, ids })),
+      statement: (marker) => {
+        if (settled()) return undefined
+        again = session.books.owned.get(token)
+        if (again !== undefined) return { text: "select 1" }
+        return {
+          name: `effect_locking_${mode}`,
+          text: sql.group(fence, shared),
+          values: [
+            marker,
+            this.locks,
+            ...(shared
+              ? [
+                ids.map(({ intent }) => intent[0]),
+                ids.map(({ intent }) => intent[1]),
+                ids.map((ids) => session.books.shares(ids))
+              ]
+              : [])
+          ]
+        }
+      },
+      settle: (rows) =>
+        answer(again === undefined ? this.won(token, rows.map(([code]) => BigInt(code))) : this.grantOf(again)),
+      fail
+    }
+    return job
+  }
+
+  private missingIntent({ lock }: LockIds): Interest | undefined {
+    const interest = this.isWaiting ? this.environment.session.books.interests.get(lock) : undefined
+    return interest !== undefined && this.request.mode === "exclusive" && !interest.hasIntent ? interest : undefined
+  }
+
+  private won(token: string, codes: ReadonlyArray<bigint>): Answer {
+    if (codes.length < this.ids.length || !codes.every((code) => code > 0n)) return busy
+    const { environment: { session, wallNow }, ids, request } = this
+    const owned: Owned = { token, request, ids, fences: codes, since: wallNow() }
+    session.books.own(owned)
+    for (const fence of codes) session.saw(fence)
+    return this.grantOf(owned)
+  }
+
+  private grantOf({ fences: first, request, token }: Owned): Grant {
+    this.hasWon = true
+    const { longest } = this.environment
+    return {
+      _tag: "Grant",
+      token,
+      keys: request.keys,
+      mode: request.mode,
+      fences: first,
+      block: fences.block,
+      ttl: Duration.min(request.ttl, longest)
+    }
+  }
+
+  arm(wake: () => void): Effect.Effect<void, DriverError> {
+    const { listener, session } = this.environment
+    return Effect.suspend(() => {
+      this.isWaiting = true
+      for (const ids of this.ids) {
+        session.books.interestIn(ids).waiters.set(this, { mode: this.request.mode, wake })
+      }
+      return Effect.zipRight(listener.opened, register(session, this.ids))
+    })
+  }
+
+  get withdraw(): Effect.Effect<void, DriverError> {
+    const { session } = this.environment
+    return Effect.suspend(() => {
+      if (!this.isWaiting) return Effect.void
+      this.isWaiting = false
+      for (const { lock } of this.ids) session.books.interests.get(lock)?.waiters.delete(this)
+      return session.isOpen() ? withdraw(session, this.ids, this.hasWon) : Effect.sync(() => forget(session, this.ids))
+    })
+  }
+}
+
+const run = (session: Session, job: (answer: () => void, fail: (error: DriverError) => void) => RowsJob) =>
+  Effect.async<void, DriverError>((resume) =>
+    session.queue.add(job(() => resume(Effect.void), (error) => resume(Effect.fail(error))))
+  )
+
+/** Tells the server who waits here, unless it knows. */
+export const register = (session: Session, all: ReadonlyArray<LockIds>): Effect.Effect<void, DriverError> => {
+  const missing = () => all.flatMap(({ lock }) => session.books.interests.get(lock) ?? []).filter((_) => !_.registered)
+  const once = run(session, (answer, fail) => {
+    let asked: ReadonlyArray<{ readonly interest: Interest; readonly isIntent: boolean }> = []
+    return {
+      _tag: "Rows",
+      locks: all.map(({ lock }) => lock),
+      rows: () => {
+        asked = missing().flatMap((interest) => [
+          { interest, isIntent: false },
+          ...(hasWriter(interest) && !interest.hasIntent ? [{ interest, isIntent: true }] : [])
+        ])
+        if (asked.length === 0) answer()
+        return asked.map(({ interest: { ids }, isIntent }) => ({
+          action: isIntent ? Action.intent : Action.interest,
+          ids
+        }))
+      },
+      settle: (codes) => {
+        asked.forEach(({ interest, isIntent }, i) => {
+          if (codes[i] !== BigInt(Code.done)) return
+          if (isIntent) interest.hasIntent = true
+          else interest.registered = true
+        })
+        answer()
+      },
+      fail
+    }
+  })
+  return Effect.zipRight(
+    session.opened,
+    Effect.flatMap(
+      once,
+      () => missing().length === 0 ? Effect.void : Effect.zipRight(Effect.sleep(retryAfter), register(session, all))
+    )
+  )
+}
+
+const withdraw = (session: Session, all: ReadonlyArray<LockIds>, hasWon: boolean) =>
+  run(session, (answer, fail) => ({
+    _tag: "Rows",
+    locks: all.map(({ lock }) => lock),
+    rows: () => {
+      const rows: Array<Row> = []
+      for (const ids of all) {
+        const interest = session.books.interests.get(ids.lock)
+        if (interest === undefined) continue
+        if (interest.waiters.size === 0) {
+          session.books.interests.delete(ids.lock)
+          if (interest.registered) rows.push({ action: Action.withdrawInterest, ids })
+        }
+        if (interest.hasIntent && !hasWriter(interest)) {
+          interest.hasIntent = false
+          rows.push({ action: hasWon ? Action.dropIntent : Action.withdrawIntent, ids })
+        }
+      }
+      if (rows.length === 0) answer()
+      return rows
+    },
+    settle: answer,
+    fail
+  }))
+
+/** The session ended, and the interest with it. */
+const forget = (session: Session, all: ReadonlyArray<LockIds>): void => {
+  for (const { lock } of all) {
+    if (session.books.interests.get(lock)?.waiters.size === 0) session.books.interests.delete(lock)
+  }
+}
+
+const quarantined = (left: number): DriverError =>
+  new DriverError({
+    executed: "no",
+    message: "the server has restarted, and leases from before that may still be believed in",
+    retryAfter: Duration.millis(Math.ceil(left))
+  })

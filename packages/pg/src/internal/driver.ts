@@ -1,0 +1,179 @@
+/**
+ * The driver: one session for the grants, one connection for wake-ups, and what the engine asks of them.
+ */
+import type {
+  Capabilities,
+  Claim,
+  DriverError,
+  Grant,
+  LockDriver,
+  LossReason,
+  Released,
+  Renewal
+} from "effect-locking/LockDriver"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Queue from "effect/Queue"
+import * as Schedule from "effect/Schedule"
+import type * as Scope from "effect/Scope"
+import * as admin from "./admin.js"
+import type { Owned } from "./books.js"
+import { check } from "./check.js"
+import * as contention from "./contention.js"
+import * as fences from "./fences.js"
+import { uniqueName } from "./identity.js"
+import * as listeners from "./listener.js"
+import { lockId, lockIds } from "./pure/lockId.js"
+import { nobody, type Row } from "./queue.js"
+import * as sessions from "./session.js"
+import * as sql from "./sql.js"
+
+const { Action, Code } = sql
+
+/** PostgreSQL has room for a few thousand locks, which all sessions share: exhausted, the whole server stands still. */
+export const maxKeys = 500
+
+const capabilities: Capabilities = {
+  modes: ["exclusive", "shared"],
+  fair: false,
+  push: true,
+  expiry: "session",
+  remote: true,
+  ttl: { default: Duration.seconds(15), min: Duration.millis(100), infinite: true },
+  maxKeys
+}
+
+/** After so many milliseconds a holder listens to the questions of operators. */
+const longHold = 1000
+
+export interface Settings extends Omit<sessions.Settings, "applicationName"> {
+  /** What operators see beside the session. */
+  readonly name: string
+}
+
+export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope.Scope> =>
+  Effect.gen(function*() {
+    const losses = yield* Effect.acquireRelease(
+      Queue.unbounded<{ readonly token: string; readonly reason: LossReason }>(),
+      Queue.shutdown
+    )
+    const clock = yield* Effect.clock
+    // eslint-disable-next-line no-restricted-syntax -- what people read is wall time; deadlines are monotonic
+    const wallNow = () => clock.unsafeCurrentTimeMillis()
+    const id = uniqueName().slice(0, 8)
+    const session = yield* sessions.make(
+      { ...settings, applicationName: admin.applicationName(id, settings.name) },
+      (lost) => {
+        for (const { token } of lost) losses.unsafeOffer({ token, reason: "session-ended" })
+      }
+    )
+    const questions = yield* admin.make({
+      id,
+      session,
+      listener: Effect.suspend(() => listener.opened),
+      revoke: ({ request, token }) =>
+        Effect.zipRight(
+          Effect.sync(() => losses.unsafeOffer({ token, reason: "revoked" })),
+          release({ token, keys: request.keys })
+        )
+    })
+    const listener: listeners.Listener = yield* listeners.make({
+      client: settings.client,
+      applicationName: admin.applicationName(`${id}/wake`, settings.name),
+      channels: [sql.wakeChannel, sql.askChannel(id)],
+      onNotification: (channel, payload) =>
+        channel === sql.wakeChannel ? session.books.wake(payload) : questions.onMessage(payload),
+      onBack: () => session.books.wakeAll()
+    })
+    // who holds for long can be asked of it
+    const isLong = ({ since }: Owned) => since < wallNow() - longHold
+    yield* Effect.suspend(() =>
+      [...session.books.owned.values()].some(isLong) ? Effect.ignore(listener.opened) : Effect.void
+    ).pipe(
+      Effect.schedule(Schedule.spaced(longHold)),
+      Effect.forkScoped
+    )
+    const environment: contention.Environment = {
+      session,
+      listener,
+      fence: fences.expression(settings),
+      wallNow,
+      longest: Duration.millis(settings.sessionTtl)
+    }
+
+    const release = ({ keys, token }: Pick<Claim, "keys" | "token">): Effect.Effect<Released, DriverError> =>
+      Effect.suspend(() => {
+        // what the session held ended with it
+        if (!session.isOpen()) return Effect.succeed<Released>("gone")
+        return Effect.async<Released, DriverError>((resume) => {
+          let rows: ReadonlyArray<Row> = []
+          session.queue.add({
+            _tag: "Rows",
+            // an attempt of this token that is on its way has its answer first
+            locks: keys.map(lockId),
+            rows: () => {
+              const owned = session.books.owned.get(token)
+              if (owned === undefined) resume(Effect.succeed<Released>("gone"))
+              else {
+                rows = session.books.disown(owned)
+                if (rows.length === 0) resume(Effect.succeed<Released>("released"))
+              }
+              return rows
+            },
+            settle: (codes) => {
+              // the server tells the others, not its own session
+              for (const { ids } of rows) session.books.wake(ids.lock)
+              resume(Effect.succeed(releasedOf(codes)))
+            },
+            fail: (error) => resume(Effect.fail(error))
+          })
+        })
+      })
+
+    const renew = (grants: ReadonlyArray<Grant>): Effect.Effect<ReadonlyArray<Renewal>, DriverError> =>
+      Effect.suspend(() => {
+        if (!session.isOpen()) return Effect.succeed(grants.map(() => sessionEnded))
+        return Effect.async<ReadonlyArray<Renewal>, DriverError>((resume) => {
+          const readers = grants.map(({ keys, mode }) => mode === "shared" ? keys.map(lockIds) : [])
+          const answers = (codes: ReadonlyArray<bigint>) => {
+            let at = 1
+            return grants.map(({ token }, i): Renewal => {
+              const contended = codes.slice(at, at += readers[i]!.length).includes(1n)
+              return session.books.owned.has(token) ? { _tag: "Confirmed", contended } : sessionEnded
+            })
+          }
+          session.queue.add({
+            _tag: "Rows",
+            locks: [],
+            rows: () => [
+              beat,
+              ...readers.flatMap((all) => all.map((ids) => ({ action: Action.contended, ids })))
+            ],
+            settle: (codes) => resume(Effect.succeed(answers(codes))),
+            fail: (error) => resume(Effect.fail(error))
+          })
+        })
+      })
+
+    return {
+      name: "pg",
+      capabilities,
+      ready: Effect.zipRight(session.opened, admin.awaitQuarantine(session)),
+      exclusionId: lockId,
+      contend: (request) => contention.make(environment, request),
+      renew,
+      release,
+      losses,
+      inspect: questions.inspect,
+      list: () => questions.list,
+      forceRelease: questions.forceRelease,
+      check: check(session, settings)
+    }
+  })
+
+const beat: Row = { action: Action.beat, ids: nobody }
+
+const sessionEnded: Renewal = { _tag: "Lost", reason: "session-ended" }
+
+const releasedOf = (codes: ReadonlyArray<bigint>): Released =>
+  codes.includes(BigInt(Code.woke)) ? "woke" : codes.includes(BigInt(Code.done)) ? "released" : "gone"

@@ -1,0 +1,105 @@
+/**
+ * Where fences come from. The source belongs to the database: two sources would run backwards against each other.
+ */
+import { DriverError } from "effect-locking/LockDriver"
+import * as Effect from "effect/Effect"
+import { type Connection, query } from "./connection.js"
+import * as sql from "./sql.js"
+
+export interface Source {
+  readonly schema: string
+  readonly fence: "sequence" | "clock"
+}
+
+const name = "effect_locking_fence"
+
+export const sequenceOf = ({ schema }: Source): string => `${sql.quoteIdentifier(schema)}.${name}`
+
+/** A grant owns this many numbers from its fence on. */
+export const block = 8
+
+export const expression = (source: Source): string =>
+  source.fence === "clock" ? sql.clockFence : sql.sequenceFence(sequenceOf(source))
+
+const unfit = (message: string, fix: string) => Effect.fail(new DriverError({ executed: "no", message, fix }))
+
+/** Makes the source ready on this connection. Answers when the first fence of the database was drawn at the earliest, in µs. */
+export const prepare = (
+  connection: Connection,
+  source: Source,
+  serverTime: string,
+  last: bigint
+): Effect.Effect<bigint, DriverError> =>
+  Effect.gen(function*() {
+    const elsewhere = yield* query(connection, { text: sql.otherSequences, values: [name, source.schema] })
+    if (elsewhere.length > 0) {
+      return yield* unfit(
+        `fences of this database come from the schema ${elsewhere.map(([schema]) => `"${schema}"`).join(", ")} already`,
+        `Give every layer on this database the same \`schema\`: ${
+          elsewhere.map(([schema]) => `"${schema}"`).join(" or ")
+        }.`
+      )
+    }
+    let found = yield* look(connection, source)
+    if (source.fence === "clock") {
+      return found === undefined ? 0n : yield* unfit(
+        "fences of this database come from a sequence already, and the clock would run backwards against it",
+        `Leave out \`fence: "clock"\`, or stop every program that locks here and drop the sequence ${
+          sequenceOf(source)
+        }.`
+      )
+    }
+    if (found === undefined) {
+      yield* Effect.mapError(
+        query(connection, { text: sql.createSequence(sequenceOf(source), serverTime) }),
+        (error) =>
+          codeOf(error) === insufficientPrivilege || codeOf(error) === noSchema ? missing(source, serverTime) : error
+      )
+      found = yield* look(connection, source)
+    }
+    if (found === undefined) {
+      return yield* unfit(`the sequence ${sequenceOf(source)} cannot be seen`, "Grant usage on its schema.")
+    }
+    if (!found.allowed) {
+      return yield* unfit(
+        `this role may not draw from the sequence ${sequenceOf(source)}`,
+        `Let its owner run: grant usage, update on sequence ${sequenceOf(source)} to the role of the layer.`
+      )
+    }
+    if (found.cache !== "1" || Number(found.increment) < block) {
+      return yield* unfit(
+        `the sequence ${sequenceOf(source)} hands out numbers that are not in the order of the grants`,
+        `Let its owner run: alter sequence ${sequenceOf(source)} increment by ${block} cache 1.`
+      )
+    }
+    yield* query(connection, { text: sql.bump(sequenceOf(source), last) })
+    return BigInt(found.start)
+  })
+
+const missing = (source: Source, serverTime: string): DriverError =>
+  new DriverError({
+    executed: "no",
+    message: `the sequence ${sequenceOf(source)} does not exist and this role may not create it`,
+    fix:
+      `Let a role that may run: ${
+        sql.createSequence(sequenceOf(source), serverTime)
+      }; grant usage, update on sequence ` +
+      `${sequenceOf(source)} to the role of the layer. Or give the layer a \`schema\` in which its own role may create.`
+  })
+
+const insufficientPrivilege = "42501"
+const noSchema = "3F000"
+
+const codeOf = ({ cause }: DriverError): unknown => cause instanceof Error && "code" in cause ? cause.code : undefined
+
+const look = (connection: Connection, source: Source) =>
+  Effect.map(
+    query(connection, { text: sql.sequenceFacts, values: [sequenceOf(source)] }),
+    ([row]) =>
+      row === undefined || row[0] !== true ? undefined : {
+        cache: row[1] as string,
+        increment: row[2] as string,
+        start: row[3] as string,
+        allowed: row[4] as boolean
+      }
+  )

@@ -1,0 +1,5 @@
+import { randomUUID } from "node:crypto"
+
+/** Of a session or a question: never twice, in any process. */
+
+export const uniqueName = (): string => randomUUID()

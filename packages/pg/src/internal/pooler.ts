@@ -1,0 +1,48 @@
+/**
+ * A pooler in transaction mode gives one session of the server to several clients, which then share its locks. A probe
+ * that asks once proves nothing, so two connections are asked in turn, one of them inside a transaction.
+ */
+import { DriverError } from "effect-locking/LockDriver"
+import * as Effect from "effect/Effect"
+import type * as Pg from "pg"
+import * as connections from "./connection.js"
+
+const rounds = 3
+
+const pidOf = (connection: connections.Connection): Effect.Effect<number, DriverError> =>
+  Effect.map(connections.query(connection, { text: "select pg_backend_pid()" }), ([row]) => row![0])
+
+export const pooled = new DriverError({
+  executed: "no",
+  message: "a pooler in transaction mode stands before the server, and gives one session to several clients",
+  fix: "Give the layer a direct URL by `connection`, or one through a pooler in session mode."
+})
+
+/** Fails when the connection does not keep its session. */
+export const unlessPooled = (
+  connection: connections.Connection,
+  pid: number,
+  client: Effect.Effect<Pg.Client, DriverError>
+): Effect.Effect<void, DriverError> =>
+  Effect.acquireUseRelease(
+    // where no second connection is to be had, the marker in each statement still tells
+    Effect.option(Effect.flatMap(client, (second) => connections.open(second, { onEnd: () => {} }))),
+    (second) => second._tag === "None" ? Effect.void : probe(connection, pid, second.value, rounds),
+    (second) => Effect.sync(() => second._tag === "Some" && second.value.destroy())
+  )
+
+const probe = (
+  connection: connections.Connection,
+  pid: number,
+  second: connections.Connection,
+  left: number
+): Effect.Effect<void, DriverError> =>
+  Effect.gen(function*() {
+    if (left === 0) return
+    yield* connections.query(second, { text: "begin" })
+    const other = yield* pidOf(second)
+    const own = yield* pidOf(connection)
+    yield* connections.query(second, { text: "rollback" })
+    if (own !== pid || other === pid) return yield* pooled
+    yield* probe(connection, pid, second, left - 1)
+  })

@@ -1,0 +1,192 @@
+/**
+ * One statement at a time. What is asked while it is out goes together into the next one, in order: that beats
+ * pipelining, and a heartbeat never waits for more than one statement.
+ */
+import type { DriverError } from "effect-locking/LockDriver"
+import { type Connection, failure, isAnswer, type Rows, type Statement } from "./connection.js"
+import type { LockIds } from "./pure/lockId.js"
+import { Action, Code } from "./sql.js"
+
+/** What one key is asked for. */
+export interface Row {
+  readonly action: Action
+  readonly ids: LockIds
+}
+
+export const nobody: LockIds = { lock: "0", interest: [0, 0], intent: [0, 0] }
+
+/** Rows of a batch. */
+export interface RowsJob {
+  readonly _tag: "Rows"
+  /** The locks that it is about. */
+  readonly locks: ReadonlyArray<string>
+  /** Asked for once, at the moment of sending. None: it has its answer already. */
+  readonly rows: () => ReadonlyArray<Row>
+  readonly settle: (codes: ReadonlyArray<bigint>) => void
+  readonly fail: (error: DriverError) => void
+}
+
+/** A statement of its own. */
+export interface StatementJob {
+  readonly _tag: "Statement"
+  readonly statement: (marker: string) => Statement | undefined
+  readonly settle: (rows: Rows) => void
+  readonly fail: (error: DriverError) => void
+  /** Rows whose locks it may leave behind when it fails. */
+  readonly touches?: ReadonlyArray<Row> | undefined
+}
+
+export type Job = RowsJob | StatementJob
+
+/** A grant must not be sent in two pieces, of which the second may be lost on the way: fewer bytes than a segment has. */
+const mostRows = 60
+
+const acquires: ReadonlySet<Action> = new Set([
+  Action.lock,
+  Action.lockShared,
+  Action.joinShared,
+  Action.interest,
+  Action.intent
+])
+
+export interface Queue {
+  readonly add: (job: Job) => void
+  /** From now on jobs go to this connection; what waits is sent. */
+  readonly attach: (connection: Connection, marker: string) => void
+  /** The connection is gone: what was sent fails with an unknown outcome, the rest provably not executed. */
+  readonly detach: (error: unknown) => void
+  /** When the statement that is out was sent; when the last one was answered. In milliseconds. */
+  readonly sentAt: number | undefined
+  readonly answeredAt: number
+  readonly isEmpty: boolean
+}
+
+export const make = (options: {
+  readonly now: () => number
+  readonly batch: string
+  /** A batch failed and may have left locks behind: ends once nothing is held but what is in the books. */
+  readonly repair: (
+    connection: Connection,
+    marker: string,
+    touched: ReadonlyArray<Row>,
+    done: (isRepaired: boolean) => void
+  ) => void
+  /** What the session holds is not what the books say: it has to end. */
+  readonly onForeign: () => void
+}): Queue => {
+  const jobs: Array<Job> = []
+  let connection: Connection | undefined
+  let marker = ""
+  let sent: ReadonlyArray<Job> | undefined
+
+  const send = (
+    current: Connection,
+    statement: Statement,
+    all: ReadonlyArray<Job>,
+    touched: ReadonlyArray<Row>,
+    settle: (rows: Rows) => void
+  ) => {
+    sent = all
+    queue.sentAt = options.now()
+    current.send(statement, (rows) => {
+      if (connection !== current) return
+      if (!(rows instanceof Error)) {
+        done()
+        settle(rows)
+        return pump()
+      }
+      // the end of the connection follows, with the same consequences
+      if (!isAnswer(rows)) return
+      options.repair(current, marker, touched, (isRepaired) => {
+        if (connection !== current) return
+        if (!isRepaired) return options.onForeign()
+        done()
+        for (const job of all) job.fail(failure("no", "PostgreSQL refused a statement", rows))
+        pump()
+      })
+    })
+  }
+
+  const done = () => {
+    sent = undefined
+    queue.sentAt = undefined
+    queue.answeredAt = options.now()
+  }
+
+  const pump = (): void => {
+    while (connection !== undefined && sent === undefined && jobs.length > 0) {
+      const current = connection
+      const first = jobs[0]!
+      if (first._tag === "Statement") {
+        jobs.shift()
+        const statement = first.statement(marker)
+        if (statement !== undefined) send(current, statement, [first], first.touches ?? [], first.settle)
+        continue
+      }
+      const batch: Array<{ readonly job: RowsJob; readonly size: number }> = []
+      const rows: Array<Row> = []
+      const taken = new Set<string>()
+      while (rows.length < mostRows && jobs[0]?._tag === "Rows") {
+        const job = jobs[0]
+        // what the books say of a lock is not known while it is being asked for
+        if (job.locks.some((lock) => taken.has(lock))) break
+        jobs.shift()
+        const added = job.rows()
+        if (added.length === 0) continue
+        for (const row of added) {
+          rows.push(row)
+          if (acquires.has(row.action)) taken.add(row.ids.lock)
+        }
+        batch.push({ job, size: added.length })
+      }
+      if (rows.length === 0) continue
+      send(current, toStatement(options.batch, marker, rows), batch.map(({ job }) => job), rows, (answers) => {
+        const codes = answers.map(([code]) => BigInt(code as string))
+        if (codes.includes(BigInt(Code.notOurs))) return options.onForeign()
+        let at = 0
+        for (const { job, size } of batch) job.settle(codes.slice(at, at += size))
+      })
+    }
+  }
+
+  const queue = {
+    add: (job: Job) => {
+      jobs.push(job)
+      pump()
+    },
+    attach: (next: Connection, owner: string) => {
+      connection = next
+      marker = owner
+      queue.answeredAt = options.now()
+      pump()
+    },
+    detach: (error: unknown) => {
+      const unanswered = sent ?? []
+      const waiting = jobs.splice(0)
+      connection = undefined
+      done()
+      for (const job of unanswered) job.fail(failure("unknown", "the session with PostgreSQL ended", error))
+      for (const job of waiting) job.fail(failure("no", "there is no session with PostgreSQL", error))
+    },
+    sentAt: undefined as number | undefined,
+    answeredAt: 0,
+    get isEmpty() {
+      return jobs.length === 0
+    }
+  }
+  return queue
+}
+
+export const toStatement = (batch: string, marker: string, rows: ReadonlyArray<Row>): Statement => ({
+  name: "effect_locking_batch",
+  text: batch,
+  values: [
+    marker,
+    rows.map(({ action }) => action),
+    rows.map(({ ids }) => ids.lock),
+    rows.map(({ ids }) => ids.interest[0]),
+    rows.map(({ ids }) => ids.interest[1]),
+    rows.map(({ ids }) => ids.intent[0]),
+    rows.map(({ ids }) => ids.intent[1])
+  ]
+})

@@ -1,0 +1,40 @@
+/**
+ * Session locks are not transactional: a statement that failed half way keeps the locks that it took. What the server
+ * names as ours and the books do not is given up again.
+ */
+import { type Books, undoOf } from "./books.js"
+import type { Connection } from "./connection.js"
+import { type Row, toStatement } from "./queue.js"
+import * as sql from "./sql.js"
+
+export const repair = (options: {
+  readonly connection: Connection
+  readonly batch: string
+  readonly marker: string
+  readonly books: Books
+  /** What the failed statement may have locked or unlocked. */
+  readonly touched: ReadonlyArray<Row>
+  readonly done: (isRepaired: boolean) => void
+}): void => {
+  const { batch, books, connection, done, marker, touched } = options
+  connection.send({ text: sql.ownLocks }, (held) => {
+    if (held instanceof Error) return done(false)
+    const expected = books.expected()
+    const undo = new Map(touched.flatMap((row) => {
+      const known = undoOf(row)
+      return known === undefined ? [] : [known]
+    }))
+    const rows: Array<Row> = []
+    for (const [id, mode] of held) {
+      const name = `${id} ${mode}`
+      if (expected.delete(name)) continue
+      const row = undo.get(name)
+      if (row === undefined) return done(false)
+      rows.push(row)
+    }
+    // a lock that is in the books and not at the server cannot be mended
+    if (expected.size > 0) return done(false)
+    if (rows.length === 0) return done(true)
+    connection.send(toStatement(batch, marker, rows), (answers) => done(!(answers instanceof Error)))
+  })
+}
