@@ -65,7 +65,7 @@ export const open = (driver: LockDriver, keys: ReadonlyArray<ResolvedKey>, optio
     ttl: Duration.decode(options.ttl ?? "30 seconds"),
     fair: options.fair ?? false,
     waiting: options.waiting ?? true,
-    holder: { session: "session", metadata: { job: "42" } }
+    holder: { session: "session", metadata: { job: "secret-job" } }
   }
   return driver.contend(request)
 }
