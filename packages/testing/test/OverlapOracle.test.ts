@@ -193,12 +193,13 @@ const run = (moves: ReadonlyArray<{ readonly lead: number; readonly lag: number;
     const released = granted + 2 + hold
     fence += 8
     const process = `p${fence}`
-    events.push(
+    const of: ReadonlyArray<History.Event> = [
       ...acquire(granted - lead, granted + Math.min(lag, 1), fence),
       window(process, fence, granted + 1, released),
       write(process, fence, granted + 1, released),
       ...release(released, released + 1 + lag, fence)
-    )
+    ]
+    for (const event of of) events.push(event)
     at = released
   }
   return events
