@@ -7,9 +7,9 @@
  */
 import type * as Brand from "effect/Brand"
 import * as Effect from "effect/Effect"
-import * as equivalence from "effect/Equivalence"
+import type * as equivalence from "effect/Equivalence"
 import * as Option from "effect/Option"
-import * as order from "effect/Order"
+import type * as order from "effect/Order"
 import { StaleFence } from "./LockError.js"
 
 /**
@@ -154,7 +154,7 @@ export const toString = (fence: Fence | SharedFence): string => fence.toString()
  * @since 0.1.0
  * @category instances
  */
-export const Order: order.Order<Fence> = order.bigint
+export const Order: order.Order<Fence> = (self, that) => self < that ? -1 : self > that ? 1 : 0
 
 /**
  * Equal fences of one key belong to one holder.
@@ -170,7 +170,7 @@ export const Order: order.Order<Fence> = order.bigint
  * @since 0.1.0
  * @category instances
  */
-export const Equivalence: equivalence.Equivalence<Fence> = equivalence.bigint
+export const Equivalence: equivalence.Equivalence<Fence> = (self, that) => self === that
 
 /**
  * The check at a resource: fails `StaleFence` when the holder's fence is older than the highest one that the resource

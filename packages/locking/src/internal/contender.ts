@@ -5,7 +5,6 @@
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Random from "effect/Random"
 import { type Busy, type Contention, DriverError, type Full, type Grant } from "../LockDriver.js"
 import * as LockError from "../LockError.js"
 import * as calls from "./calls.js"
@@ -270,7 +269,7 @@ const arm = (contest: Contest): Effect.Effect<void> =>
 
 /** Sleeps until a wake-up, the holder's end, the next poll or the deadline, whichever comes first. */
 const pause = (contest: Contest): Contending =>
-  Effect.flatMap(Random.next, (random) => {
+  Effect.flatMap(Effect.randomWith(({ next }) => next), (random) => {
     const { core, request } = contest
     if (contest.woken || core.closed) return attempt(contest)
     enlist(contest)

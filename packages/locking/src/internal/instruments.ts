@@ -8,29 +8,6 @@ import type * as MetricKeyType from "effect/MetricKeyType"
 import type * as MetricLabel from "effect/MetricLabel"
 import type { LeaseLostReason } from "../LockError.js"
 
-const seconds = MetricBoundaries.fromIterable([0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300])
-
-const counter = (name: string, description: string) =>
-  MetricKey.counter(`effect_locking_${name}`, { description, incremental: true })
-
-const gauge = (name: string, description: string) => MetricKey.gauge(`effect_locking_${name}`, { description })
-
-const acquires = counter("acquires_total", "Calls by outcome")
-const waits = MetricKey.histogram("effect_locking_wait_seconds", seconds, "From the call to the grant")
-const holds = MetricKey.histogram("effect_locking_hold_seconds", seconds, "From the grant to its end")
-const leases = gauge("leases", "Leases held now")
-const waiters = gauge("waiters", "Callers waiting now")
-const oldest = gauge(
-  "oldest_wait_seconds",
-  "How long the longest waiting caller had waited when the number of waiters last changed"
-)
-const renewals = counter("renewals_total", "Renewals by outcome")
-const losses = counter("leases_lost_total", "Leases lost by reason")
-const overruns = counter("overruns_total", "Sections that went on after their lease had ended")
-const releaseFailures = counter("release_failures_total", "Releases that were not answered")
-const dropped = counter("events_dropped_total", "Events that slow listeners lost")
-const longHolds = counter("long_holds_total", "Leases held longer than holdWarning")
-
 export const outcomes = [
   "granted",
   "busy",
@@ -76,39 +53,51 @@ export interface Instruments {
   readonly eventDropped: Update
 }
 
+const bind = <Type extends MetricKeyType.MetricKeyType<any, any>>(
+  key: MetricKey.MetricKey<Type>,
+  zero?: number
+): Update => {
+  const metric = Metric.fromMetricKey(key)
+  if (zero === undefined) metric.unsafeValue(none)
+  else metric.unsafeUpdate(zero as any, none)
+  return (value) => metric.unsafeUpdate(value as any, none)
+}
+
+const each = <K extends string>(
+  key: MetricKey.MetricKey.Counter<number>,
+  label: string,
+  names: ReadonlyArray<K>
+): Record<K, Update> =>
+  Object.fromEntries(names.map((name) => [name, bind(MetricKey.tagged(key, label, name), 0)])) as Record<K, Update>
+
 export const make = (backend: string): Instruments => {
   // labels go into the key once: a metric that is tagged later joins its labels anew at every update
-  const bind = <Type extends MetricKeyType.MetricKeyType<any, any>>(
-    key: MetricKey.MetricKey<Type>,
-    zero: number | undefined
-  ): Update => {
-    const metric = Metric.fromMetricKey(key)
-    if (zero === undefined) metric.unsafeValue(none)
-    else metric.unsafeUpdate(zero as any, none)
-    return (value) => metric.unsafeUpdate(value as any, none)
-  }
-  const of = MetricKey.tagged("backend", backend)
-  const each = <K extends string>(
-    key: MetricKey.MetricKey.Counter<number>,
-    label: string,
-    names: ReadonlyArray<K>
-  ): Record<K, Update> =>
-    Object.fromEntries(names.map((name) => [name, bind(MetricKey.tagged(of(key), label, name), 0)])) as Record<
-      K,
-      Update
-    >
+  const tagged = MetricKey.tagged("backend", backend)
+  const counter = (name: string, description: string) =>
+    tagged(MetricKey.counter(`effect_locking_${name}`, { description, incremental: true }))
+  const gauge = (name: string, description: string) =>
+    tagged(MetricKey.gauge(`effect_locking_${name}`, { description }))
+  const seconds = MetricBoundaries.fromIterable([0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300])
+  const histogram = (name: string, description: string) =>
+    tagged(MetricKey.histogram(`effect_locking_${name}`, seconds, description))
   return {
-    acquired: each(acquires, "outcome", outcomes),
-    wait: bind(of(waits), undefined),
-    hold: bind(of(holds), undefined),
-    leases: bind(of(leases), 0),
-    waiters: bind(of(waiters), 0),
-    oldestWait: bind(of(oldest), 0),
-    renewed: each(renewals, "outcome", renewalOutcomes),
-    lost: each(losses, "reason", reasons),
-    overran: bind(of(overruns), 0),
-    releaseFailed: bind(of(releaseFailures), 0),
-    longHold: bind(of(longHolds), 0),
-    eventDropped: bind(of(dropped), 0)
+    acquired: each(counter("acquires_total", "Calls by outcome"), "outcome", outcomes),
+    wait: bind(histogram("wait_seconds", "From the call to the grant")),
+    hold: bind(histogram("hold_seconds", "From the grant to its end")),
+    leases: bind(gauge("leases", "Leases held now"), 0),
+    waiters: bind(gauge("waiters", "Callers waiting now"), 0),
+    oldestWait: bind(
+      gauge(
+        "oldest_wait_seconds",
+        "How long the longest waiting caller had waited when the number of waiters last changed"
+      ),
+      0
+    ),
+    renewed: each(counter("renewals_total", "Renewals by outcome"), "outcome", renewalOutcomes),
+    lost: each(counter("leases_lost_total", "Leases lost by reason"), "reason", reasons),
+    overran: bind(counter("overruns_total", "Sections that went on after their lease had ended"), 0),
+    releaseFailed: bind(counter("release_failures_total", "Releases that were not answered"), 0),
+    longHold: bind(counter("long_holds_total", "Leases held longer than holdWarning"), 0),
+    eventDropped: bind(counter("events_dropped_total", "Events that slow listeners lost"), 0)
   }
 }

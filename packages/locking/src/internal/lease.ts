@@ -3,7 +3,6 @@
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import { NodeInspectSymbol } from "effect/Inspectable"
 import * as Option from "effect/Option"
 import type { Lease } from "../Lease.js"
 import { InvalidKey, type LeaseLost } from "../LockError.js"
@@ -20,6 +19,8 @@ import * as section from "./section.js"
 import * as shutdown from "./shutdown.js"
 
 export const TypeId = "~effect-locking/Lease"
+
+const inspect = Symbol.for("nodejs.util.inspect.custom")
 
 class LeaseImpl implements Lease<any> {
   readonly [TypeId] = TypeId
@@ -83,7 +84,7 @@ class LeaseImpl implements Lease<any> {
       )
     })
   }
-  [NodeInspectSymbol]() {
+  [inspect]() {
     return this.toJSON()
   }
   toJSON() {

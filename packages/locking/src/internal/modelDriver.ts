@@ -1,7 +1,6 @@
 import type * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import { constTrue } from "effect/Function"
 import * as Queue from "effect/Queue"
 import type * as Scope from "effect/Scope"
 import type {
@@ -36,7 +35,7 @@ export const make = (options: {
   /** Whether notices of the store reach this process now. */
   readonly reached?: () => boolean
 }): Effect.Effect<LockDriver, never, Scope.Scope> => {
-  const { capabilities, model, name, now, reached = constTrue } = options
+  const { capabilities, model, name, now, reached = () => true } = options
   return Effect.map(
     Effect.acquireRelease(
       Queue.unbounded<{ readonly token: OwnerToken; readonly reason: LossReason }>(),

@@ -3,7 +3,6 @@
  */
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Random from "effect/Random"
 import type { Renewal } from "../LockDriver.js"
 import type { LeaseLost } from "../LockError.js"
 import * as calls from "./calls.js"
@@ -78,7 +77,7 @@ const renew = (core: Core, batch: ReadonlyArray<HeldGrant>): Effect.Effect<void>
     return Effect.flatMap(
       tracing.renewing(core, batch[0]!.grant, asked),
       (exit) =>
-        Effect.map(Random.next, (jitter) => {
+        Effect.map(Effect.randomWith(({ next }) => next), (jitter) => {
           const answers = exit !== undefined && Exit.isSuccess(exit) && Array.isArray(exit.value) ? exit.value : []
           const answerTo = (i: number): Renewal => answers[i] ?? { _tag: "Unknown" }
           batch.forEach((held, i) => {

@@ -2,7 +2,6 @@
  * One timer fiber for all deadlines of a layer. The fiber sleeps until the earliest one; it is not woken when entries
  * are cancelled, only replaced when an earlier one comes.
  */
-import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import { catchAllCause, forker, interruptNow, type RuntimeFiber } from "./compat.js"
@@ -28,7 +27,7 @@ export interface Timer {
 export const make = (onTick: () => void): Effect.Effect<Timer> =>
   Effect.gen(function*() {
     const fork = yield* forker
-    const clock = yield* Clock.clockWith(Effect.succeed)
+    const clock = yield* Effect.clock
     const deadlines = new Deadlines()
     let armedFor = Infinity
     let sleeper: RuntimeFiber<void> | undefined
