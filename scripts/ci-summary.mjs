@@ -10,7 +10,10 @@ try {
   report = { numPassedTests: 0, numFailedTests: 0, numPendingTests: 0, numTodoTests: 0, testResults: [] }
 }
 const passed = report.numPassedTests
-const skipped = report.numPendingTests + report.numTodoTests
+// the suite for drivers leaves out what a driver says it cannot do, and reports it
+const isLeftOut = ({ ancestorTitles, status }) => status === "skipped" && ancestorTitles.some((_) => _.startsWith("lock driver: "))
+const leftOut = report.testResults.flatMap((file) => file.assertionResults).filter(isLeftOut).length
+const skipped = report.numPendingTests + report.numTodoTests - leftOut
 // a file that breaks before its first test counts as one failure
 const broken = report.testResults.filter((file) => file.status === "failed" && file.assertionResults.length === 0)
 let failed = report.numFailedTests + broken.length

@@ -40,9 +40,8 @@ const probe = (
   Effect.gen(function*() {
     if (left === 0) return
     yield* connections.query(second, { text: "begin" })
-    const other = yield* pidOf(second)
-    const own = yield* pidOf(connection)
+    // its session is kept for it now: ours must be another, and still the same
+    if ((yield* pidOf(second)) === pid || (yield* pidOf(connection)) !== pid) return yield* pooled
     yield* connections.query(second, { text: "rollback" })
-    if (own !== pid || other === pid) return yield* pooled
     yield* probe(connection, pid, second, left - 1)
   })

@@ -1,0 +1,173 @@
+import { assert, layer } from "@effect/vitest"
+import { Config, ConfigProvider, Deferred, Effect, Fiber, Layer } from "effect"
+import * as Locking from "effect-locking/Locking"
+import * as LockKey from "effect-locking/LockKey"
+import { hostname } from "node:os"
+import { lockId } from "../src/internal/pure/lockId.js"
+import * as PgLocking from "../src/PgLocking.js"
+import { database, layerServer, node, sql } from "./server.js"
+
+layer(layerServer(18), { excludeTestServices: true, timeout: 60_000 })("operating", (it) => {
+  /** A process whose connection for wake-ups is open, so that it can be asked. */
+  const reachable = (url: string, session: string) =>
+    Effect.tap(node(url, { session }), (locking) =>
+      Effect.gen(function*() {
+        const gate = yield* Deferred.make<void>()
+        const holder = yield* Effect.fork(locking.withLock(Deferred.await(gate), "gate"))
+        const other = yield* node(url)
+        const waiter = yield* Effect.fork(locking.withLock(Effect.void, "other"))
+        yield* Fiber.join(waiter)
+        const blocked = yield* Effect.fork(Effect.scoped(Effect.zipRight(other.acquire("block"), Effect.sleep(50))))
+        yield* Effect.sleep(20)
+        yield* locking.withLock(Effect.void, "block")
+        yield* Fiber.join(blocked)
+        yield* Deferred.succeed(gate, undefined)
+        yield* Fiber.join(holder)
+      }))
+
+  it.scoped("R10.3 inspect: the server tells session and role, the holder fence, time and metadata", () =>
+    Effect.gen(function*() {
+      const { url } = yield* database
+      const one = yield* reachable(url(), "worker-1")
+      const two = yield* node(url())
+      yield* one.useLock("k", { metadata: { job: "close" } }, (lease) =>
+        Effect.gen(function*() {
+          const [holder, ...rest] = yield* two.inspect("k")
+          assert.lengthOf(rest, 0)
+          assert.strictEqual(holder!.fence, lease.fence)
+          assert.strictEqual(holder!.mode, "exclusive")
+          assert.strictEqual(holder!.session, "worker-1")
+          assert.isAtMost(Math.abs(holder!.since! - lease.acquiredAt), 5000)
+          assert.include(holder!.metadata, { job: "close", role: "postgres" })
+          // a holder knows of itself, too
+          assert.strictEqual((yield* one.inspect("k"))[0]!.fence, lease.fence)
+        }))
+      assert.deepStrictEqual(yield* two.inspect("k"), [])
+    }))
+
+  it.scoped("R10.3 list: every lock of the database, with its key where its holder tells", () =>
+    Effect.gen(function*() {
+      const { query, url } = yield* database
+      const one = yield* reachable(url(), "worker-1")
+      const two = yield* node(url())
+      const long = `long/${"x".repeat(1000)}`
+      yield* LockKey.withTenant(one.acquire("a", { mode: "shared" }), "acme")
+      for (let i = 0; i < 12; i++) yield* one.acquire(`${long}${i}`)
+      const listed = yield* two.list
+      assert.lengthOf(listed, 13)
+      const a = listed.find(({ tenant }) => tenant === "acme")!
+      assert.deepStrictEqual([a.key, a.namespace, a.scope], ["a", "effect-locking", "tenant"])
+      assert.strictEqual(a.holders[0]!.mode, "shared")
+      // 13 kB of keys come in several messages
+      assert.lengthOf(listed.filter(({ key }) => key?.startsWith(long)), 12)
+      // what only the server knows has its number there
+      yield* query("select pg_advisory_lock(1)")
+      const third = yield* node(url())
+      yield* third.acquire("quiet")
+      const quiet = (yield* two.list).filter(({ key }) => key === undefined)
+      assert.deepStrictEqual(quiet.map(({ hash }) => hash), [lockId(yield* third.resolveKey("quiet"))])
+    }))
+
+  it.scoped("R10.3 forceRelease: asks the holder, who learns revoked; the next one enters", () =>
+    Effect.gen(function*() {
+      const { url } = yield* database
+      const one = yield* reachable(url(), "worker-1")
+      const two = yield* node(url())
+      const entered = yield* Deferred.make<void>()
+      const section = yield* Effect.fork(
+        one.withLock(Effect.zipRight(Deferred.succeed(entered, undefined), Effect.never), "k")
+      )
+      yield* Deferred.await(entered)
+      const kept = yield* one.acquire("kept")
+      const { holders, others } = yield* two.forceRelease("k")
+      assert.deepStrictEqual(holders.map(({ session }) => session), ["worker-1"])
+      assert.deepStrictEqual(others, [])
+      const error = yield* Effect.flip(Fiber.join(section))
+      assert(error._tag === "LeaseLost")
+      assert.strictEqual(error.reason, "revoked")
+      yield* two.withLock(Effect.void, "k")
+      assert.isTrue(yield* kept.isValid)
+      assert.deepStrictEqual(yield* two.forceRelease("k"), { holders: [], others: [] })
+    }))
+
+  it.scoped("R10.3 forceRelease: who does not answer keeps it, unless hard ends its session and all it holds", () =>
+    Effect.gen(function*() {
+      const { query, url } = yield* database
+      const two = yield* node(url())
+      const one = yield* node(url())
+      const lease = yield* one.acquire("k")
+      const also = yield* one.acquire("also")
+      // not one of ours, so it cannot be asked
+      const soft = yield* Effect.flip(two.forceRelease("k"))
+      assert(soft._tag === "ProviderFailed")
+      assert.match(String(soft.cause), /did not answer/)
+      assert.isTrue(yield* lease.isValid)
+      const { holders, others } = yield* two.forceRelease("k", { hard: true })
+      assert.deepStrictEqual(holders.map(({ session }) => session), [`${hostname()}:${process.pid}`])
+      assert.deepStrictEqual(others.map(({ hash }) => hash), [lockId(yield* one.resolveKey("also"))])
+      assert.strictEqual((yield* Effect.flip(lease.lost)).reason, "session-ended")
+      assert.strictEqual((yield* Effect.flip(also.lost)).reason, "session-ended")
+      yield* two.withLock(Effect.void, "k")
+      assert.deepStrictEqual(yield* query("select 1 from pg_locks where locktype = 'advisory' and granted"), [])
+    }))
+
+  it.scoped("R10.3 who holds for more than a second can be asked, also when nobody waits", () =>
+    Effect.gen(function*() {
+      const { url } = yield* database
+      const two = yield* node(url())
+      const one = yield* node(url())
+      const lease = yield* one.acquire("k")
+      while ((yield* two.inspect("k"))[0]!.fence === undefined) yield* Effect.sleep(200)
+      assert.strictEqual((yield* two.inspect("k"))[0]!.fence, lease.fence)
+    }))
+
+  it.scoped("R10.4 check tells the version and the room; with a clock as the source of fences it warns", () =>
+    Effect.gen(function*() {
+      const { url } = yield* database
+      const clocked = yield* node(url(), { driver: { fence: "clock", restartQuarantine: false } })
+      const codes = (yield* clocked.check).map(({ code, severity }) => `${severity} ${code}`)
+      assert.includeMembers(codes, [
+        "info SERVER_VERSION",
+        "info KEY_LIMIT",
+        "warning FENCE_CLOCK",
+        "warning NO_QUARANTINE"
+      ])
+      const { url: other } = yield* database
+      yield* node(other(), { start: "strict" })
+      const refused = yield* Effect.flip(Effect.scoped(
+        node(other(), { start: "strict", driver: { restartQuarantine: false } })
+      ))
+      assert.strictEqual(refused._tag, "DriverInvalid")
+    }))
+
+  it.scoped("R8.2 the layer connects as the program's client does, and takes none of its connections", () =>
+    Effect.gen(function*() {
+      const { query, url } = yield* database
+      const locks = Layer.provideMerge(PgLocking.layer({ session: "shop" }), sql(url()))
+      const names = yield* Effect.provide(
+        Locking.withLock(
+          query<{ readonly name: string }>(
+            "select application_name as name from pg_stat_activity where datname = current_database()"
+          ),
+          "k"
+        ),
+        locks
+      )
+      assert.isTrue(names.some(({ name }) => /^effect-locking\/\w+\/shop$/.test(name)))
+    }))
+
+  it.scoped("R8.2 the layer from configuration", () =>
+    Effect.gen(function*() {
+      const { url } = yield* database
+      const locks = PgLocking.layerConfig({
+        connection: Config.redacted("DATABASE_URL"),
+        session: Config.string("NAME")
+      })
+      const backend = Locking.Locking.pipe(
+        Effect.tap((locking) => locking.withLock(Effect.void, "k")),
+        Effect.provide(locks),
+        Effect.withConfigProvider(ConfigProvider.fromMap(new Map([["DATABASE_URL", url()], ["NAME", "n"]])))
+      )
+      assert.strictEqual((yield* backend).backend, "pg")
+    }))
+})
