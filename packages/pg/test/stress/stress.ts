@@ -1,0 +1,150 @@
+/**
+ * Several processes with many callers each, who contend for a few keys; and what came of it.
+ */
+import * as History from "@effect-locking/testing/History"
+import type { Postgres } from "@effect-locking/testing/PostgresServer"
+import * as Worker from "@effect-locking/testing/Worker"
+import { Array, Duration, Effect, Schedule } from "effect"
+
+/** What a process is told. */
+export interface Task {
+  readonly url: string
+  readonly name: string
+  readonly waiters: number
+  readonly keys: number
+  /** In milliseconds; so long that a wake-up which is lost is seen by what does not happen. */
+  readonly pollInterval: number
+}
+
+/** A caller had a key. Times in microseconds of the host's monotonic clock. */
+export type Turn = readonly [key: string, fence: string, asked: number, from: number, until: number]
+
+export interface Load extends Pick<Task, "waiters" | "keys" | "pollInterval"> {
+  readonly processes: number
+  readonly seconds: number
+}
+
+/** What a process writes, ten times a second if it gets to run. */
+export interface Report {
+  readonly at: number
+  readonly turns: ReadonlyArray<Turn>
+}
+
+export interface Story {
+  readonly process: string
+  readonly turns: ReadonlyArray<Turn>
+  /** When it wrote. */
+  readonly signs: ReadonlyArray<number>
+}
+
+export interface Outcome {
+  readonly all: ReadonlyArray<Story>
+  /** When all were told to go, and to stop; in microseconds. */
+  readonly start: number
+  readonly stop: number
+  /** When the last of those who waited at the end had been served. */
+  readonly end: number
+  /** The most sessions of one process at the server, and of all. */
+  readonly sessions: { readonly ofOne: number; readonly ofAll: number }
+  /** Advisory locks at the server once the processes are gone. */
+  readonly left: number
+}
+
+const isReport = (value: unknown): value is Report => typeof value === "object" && value !== null && "turns" in value
+
+export const run = (server: Postgres, load: Load) =>
+  Effect.gen(function*() {
+    const names = Array.makeBy(load.processes, (i) => `stress-${i}`)
+    const workers = yield* Effect.forEach(names, (name) => {
+      const { keys, pollInterval, waiters } = load
+      const task: Task = { url: server.url(), name, waiters, keys, pollInterval }
+      return Worker.spawn(new URL("./worker.ts", import.meta.url), {
+        args: [JSON.stringify(task)],
+        watchdog: Duration.seconds(load.seconds + 120)
+      })
+    })
+    const each = <A, E>(step: (worker: Worker.Worker) => Effect.Effect<A, E>) =>
+      Effect.forEach(workers, step, { concurrency: "unbounded" })
+    yield* each(({ take }) => take)
+
+    const sessions = { ofOne: 0, ofAll: 0 }
+    const count = Effect.map(
+      server.query<{ readonly name: string; readonly n: number }>(
+        `select substring(application_name from 'stress-[0-9]+') as name, count(*)::int as n from pg_stat_activity
+ where backend_type = 'client backend' and pid <> pg_backend_pid() group by 1`
+      ),
+      (rows) => {
+        sessions.ofOne = Math.max(sessions.ofOne, ...rows.map(({ n }) => n))
+        sessions.ofAll = Math.max(sessions.ofAll, rows.reduce((sum, { n }) => sum + n, 0))
+      }
+    )
+    yield* Effect.forkScoped(Effect.repeat(count, Schedule.spaced(300)))
+
+    const start = History.now()
+    yield* each(({ send }) => send("go"))
+    yield* Effect.sleep(Duration.seconds(load.seconds))
+    const stop = History.now()
+    yield* each(({ send }) => send("stop"))
+    yield* each(({ takeUntil }) => takeUntil((value) => value === "served"))
+    const end = History.now()
+    yield* each(({ ended }) => ended)
+    const all = yield* Effect.forEach(workers, ({ written }, i) =>
+      Effect.map(written, (values): Story => {
+        const reports = values.filter(isReport)
+        return {
+          process: names[i]!,
+          turns: reports.flatMap(({ turns }) => turns),
+          signs: reports.map(({ at }) => at)
+        }
+      }))
+    const [row] = yield* server.query<{ readonly left: number }>(
+      "select count(*)::int as left from pg_locks where locktype = 'advisory'"
+    )
+    return { all, start, stop, end, sessions, left: row!.left } satisfies Outcome
+  })
+
+/** From when a key was free and wanted until somebody had it: the longest that took, in microseconds. */
+export const longestStall = ({ all }: Outcome): number => {
+  const byKey = Array.groupBy(all.flatMap(({ turns }) => turns), ([key]) => key)
+  let longest = 0
+  for (const turns of Object.values(byKey)) {
+    let freeAt = 0
+    for (const [, , asked, from, until] of turns.toSorted((a, b) => a[3] - b[3])) {
+      longest = Math.max(longest, from - Math.max(freeAt, asked))
+      freeAt = until
+    }
+  }
+  return longest
+}
+
+const second = 1_000_000
+
+/**
+ * What each process had of its fair share in a second: one entry for each, the least first. Not counted are the first
+ * second, in which they warm up, and those in which the machine did not let one of them run.
+ */
+export const shares = ({ all, start, stop }: Outcome): ReadonlyArray<number> => {
+  const found: Array<number> = []
+  for (let from = start + second; from + second <= stop; from += second) {
+    const isIn = (time: number) => time >= from && time < from + second
+    if (!all.every(({ signs }) => signs.filter(isIn).length >= 5)) continue
+    const counts = all.map(({ turns }) => turns.filter((turn) => isIn(turn[3])).length)
+    const fair = counts.reduce((sum, count) => sum + count, 0) / all.length
+    for (const count of counts) found.push(count / fair)
+  }
+  return found.toSorted((a, b) => a - b)
+}
+
+/** As the judge of histories wants it. */
+export const windows = ({ all }: Outcome): ReadonlyArray<History.Window> =>
+  all.flatMap(({ process, turns }) =>
+    turns.map(([key, fence, , from, until]) => ({
+      _tag: "window",
+      process,
+      key,
+      mode: "exclusive",
+      fence: BigInt(fence),
+      from,
+      until
+    }))
+  )
