@@ -143,6 +143,8 @@ export interface Holder {
   readonly until?: number | undefined
   readonly session?: string | undefined
   readonly metadata?: Readonly<Record<string, string>> | undefined
+  /** What the store tells of its session or connection beside that: role, host, process id. */
+  readonly details?: Readonly<Record<string, string>> | undefined
 }
 
 /**

@@ -158,17 +158,17 @@ type Wants<Options> = Options extends { readonly connection: Connection } ? neve
 export const driver = <const Options extends DriverOptions = {}>(
   given?: Options
 ): Effect.Effect<LockDriver, LockError.InvalidOptions, Scope.Scope | Wants<Options>> =>
-  open(given ?? {}, undefined) as Effect.Effect<LockDriver, LockError.InvalidOptions, Scope.Scope | Wants<Options>>
+  open(given ?? {}, defaultName()) as Effect.Effect<LockDriver, LockError.InvalidOptions, Scope.Scope | Wants<Options>>
 
 const open = (
   given: DriverOptions,
-  name: string | undefined
+  name: string
 ): Effect.Effect<LockDriver, LockError.InvalidOptions, Scope.Scope | PgClient> =>
   Effect.gen(function*() {
     const parsed = options.parse(given)
     if ("_tag" in parsed) return yield* parsed
     const connection = given.connection ?? (yield* PgClient).config
-    return yield* drivers.make({ ...parsed, name: name ?? defaultName(), client: clientOf(connection) })
+    return yield* drivers.make({ ...parsed, name, client: clientOf(connection) })
   })
 
 const defaultName = (): string => `${hostname()}:${process.pid}`
@@ -240,7 +240,8 @@ const make = (
 ): Effect.Effect<Context.Context<Locking.Locking | PgLocking>, LockError.StartError, Scope.Scope | PgClient> =>
   Effect.gen(function*() {
     const [own, common] = options.split(given)
-    const locking = yield* Locking.make(yield* open(own, common.session), common)
+    const session = common.session ?? defaultName()
+    const locking = yield* Locking.make(yield* open(own, session), { ...common, session })
     const service: PgLocking = { [TypeId]: TypeId, transactionLock: transaction.make(locking) }
     return Context.make(Locking.Locking, locking).pipe(Context.add(PgLocking, service))
   })

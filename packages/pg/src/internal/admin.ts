@@ -31,6 +31,9 @@ export const applicationName = (id: string, name: string): string => `${prefix}$
 /** How long a holder has for its answer, in milliseconds. */
 const patience = 500
 
+/** How often a holder is asked to give up what it holds. */
+const tries = 3
+
 /** A payload may have 8 000 bytes. */
 const longestPayload = 7000
 
@@ -72,8 +75,7 @@ interface Seen {
   readonly pid: number
   /** Of the driver that holds it; missing when it is somebody else. */
   readonly id: string | undefined
-  readonly name: string
-  readonly metadata: Readonly<Record<string, string>>
+  readonly details: Readonly<Record<string, string>>
 }
 
 export interface Questions extends Pick<LockDriver, "inspect" | "forceRelease"> {
@@ -208,9 +210,15 @@ export const make = (options: {
         Effect.gen(function*() {
           const lock = lockId(key)
           const seen = yield* see(onLock(key))
-          const { answered, told } = yield* ask("revoke", idsOf(seen), [lock])
+          const told: Array<Told> = []
+          let silent = seen
+          // a holder that was just granted it opens its connection for questions in a moment
+          for (let i = 0; i < tries && silent.some(canAnswer); i++) {
+            const answers = yield* ask("revoke", idsOf(silent), [lock])
+            for (const one of answers.told) told.push(one)
+            silent = silent.filter((one) => one.id === undefined || !answers.answered.has(one.id))
+          }
           const holders = seen.map((one) => holderOf(one, told))
-          const silent = seen.filter((one) => one.id === undefined || !answered.has(one.id))
           if (silent.length === 0) return { holders, others: [] }
           if (!hard) return yield* silence(silent.length)
           const pids = silent.map(({ pid }) => pid)
@@ -235,20 +243,20 @@ const silence = (count: number) =>
   Effect.fail(
     new DriverError({
       executed: "no",
-      message: `${count === 1 ? "the holder" : `${count} holders`} did not answer within ${patience} ms; ` +
+      message: `${count === 1 ? "the holder" : `${count} holders`} did not answer within ${tries * patience} ms; ` +
         "`hard` ends the session, and with it all else that it holds"
     })
   )
 
 const seenOf = ([lock, mode, pid, application, role, host, since]: ReadonlyArray<any>): Seen => {
-  const [id, ...rest] = application.startsWith(prefix) ? application.slice(prefix.length).split("/") : []
+  const [id, ...name] = application.startsWith(prefix) ? application.slice(prefix.length).split("/") : []
   return {
     lock,
     mode: mode === "ShareLock" ? "shared" : "exclusive",
     pid,
     id,
-    name: id === undefined ? application : rest.join("/"),
-    metadata: {
+    details: {
+      application: id === undefined ? application : name.join("/"),
       pid: String(pid),
       ...(role && { role }),
       ...(host && { host }),
@@ -256,6 +264,8 @@ const seenOf = ([lock, mode, pid, application, role, host, since]: ReadonlyArray
     }
   }
 }
+
+const canAnswer = ({ id }: Seen): boolean => id !== undefined
 
 const idsOf = (seen: ReadonlyArray<Seen>): ReadonlyArray<string> => seen.flatMap(({ id }) => id ?? [])
 
@@ -278,9 +288,13 @@ const holderOf = (seen: Seen, told: ReadonlyArray<Told>): Holder => {
   const own = told.find(({ lock, mode }) => lock === seen.lock && mode === seen.mode)
   return {
     mode: seen.mode,
-    session: own?.session ?? seen.name,
-    ...(own && { fence: BigInt(own.fence), since: own.since }),
-    metadata: { ...own?.metadata, ...seen.metadata }
+    ...(own && {
+      session: own.session,
+      fence: BigInt(own.fence),
+      since: own.since,
+      metadata: own.metadata
+    }),
+    details: seen.details
   }
 }
 

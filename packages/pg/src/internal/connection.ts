@@ -3,6 +3,7 @@
  */
 import { DriverError } from "effect-locking/LockDriver"
 import * as Effect from "effect/Effect"
+import * as Fiber from "effect/Fiber"
 import type * as Pg from "pg"
 
 export type Rows = ReadonlyArray<ReadonlyArray<any>>
@@ -12,6 +13,7 @@ export interface Connection {
   readonly send: (statement: Statement, onAnswer: (rows: Rows | Error) => void) => void
   /** At once, without a word to the server. */
   readonly destroy: () => void
+  readonly isOver: () => boolean
 }
 
 export interface Statement {
@@ -43,15 +45,33 @@ const bare = (error: unknown): Error | undefined => {
   return Object.assign(cause, "code" in error ? { code: error.code } : {})
 }
 
-/** The server's answer, in contrast to a broken connection. */
-export const isAnswer = (error: Error): boolean => "severity" in error
+/** The server's answer, after which the session goes on, in contrast to the end of it. */
+export const isAnswer = (error: Error): boolean =>
+  "severity" in error && error.severity !== "FATAL" && error.severity !== "PANIC"
 
+/** How long a connection may take for what makes it ready, in milliseconds. */
+const patience = 5000
+
+/** Ends a connection that does not answer in time, and with it whatever waits for its answer. */
+export const promptly = <A, E, R>(effect: Effect.Effect<A, E, R>, destroy: () => void): Effect.Effect<A, E, R> =>
+  Effect.acquireUseRelease(
+    Effect.forkDaemon(Effect.zipRight(Effect.sleep(patience), Effect.sync(destroy))),
+    () => effect,
+    Fiber.interruptFork
+  )
+
+/** A client of the user's own need not know a time-out, so it has ours. */
 export const open = (client: Pg.Client, handlers: Handlers): Effect.Effect<Connection, DriverError> =>
+  promptly(connect(client, handlers), () => streamOf(client).destroy())
+
+/** The socket itself: the last resort, which needs no word to or from the server. */
+const streamOf = (client: Pg.Client) =>
+  (client as unknown as { readonly connection: { readonly stream: { destroy(): void } } }).connection.stream
+
+const connect = (client: Pg.Client, handlers: Handlers): Effect.Effect<Connection, DriverError> =>
   Effect.async((resume) => {
     let isOver = false
     let fault: Error | undefined
-    const stream =
-      (client as unknown as { readonly connection: { readonly stream: { destroy(): void } } }).connection.stream
     const end = (error?: Error) => {
       fault ??= error
       if (isOver) return
@@ -69,8 +89,9 @@ export const open = (client: Pg.Client, handlers: Handlers): Effect.Effect<Conne
       },
       destroy: () => {
         isOver = true
-        stream.destroy()
-      }
+        streamOf(client).destroy()
+      },
+      isOver: () => isOver
     }
     // an error without a listener ends the process; "end" follows when the connection is unusable
     client.on("error", (error) => fault ??= error)

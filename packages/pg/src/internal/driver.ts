@@ -44,7 +44,7 @@ const capabilities: Capabilities = {
 }
 
 /** After so many milliseconds a holder listens to the questions of operators. */
-const longHold = 1000
+const longHold = 500
 
 export interface Settings extends Omit<sessions.Settings, "applicationName"> {
   /** What operators see beside the session. */

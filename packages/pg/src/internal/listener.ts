@@ -43,11 +43,16 @@ export const make = (options: {
       })
       const channels = options.channels.map((channel) => `listen ${sql.quoteIdentifier(channel)}`)
       yield* Effect.onError(
-        connections.query(connection, {
-          text: [sql.listenerSettings(options.applicationName), ...channels].join("; ")
-        }),
+        connections.promptly(
+          connections.query(connection, {
+            text: [sql.listenerSettings(options.applicationName), ...channels].join("; ")
+          }),
+          connection.destroy
+        ),
         () => Effect.sync(connection.destroy)
       )
+      // it may have ended between its answer and here
+      if (connection.isOver()) return yield* connections.failure("no", "the connection for wake-ups ended")
       current = connection
     })
 

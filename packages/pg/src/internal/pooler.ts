@@ -24,11 +24,22 @@ export const unlessPooled = (
   pid: number,
   client: Effect.Effect<Pg.Client, DriverError>
 ): Effect.Effect<void, DriverError> =>
-  Effect.acquireUseRelease(
-    // where no second connection is to be had, the marker in each statement still tells
-    Effect.option(Effect.flatMap(client, (second) => connections.open(second, { onEnd: () => {} }))),
-    (second) => second._tag === "None" ? Effect.void : probe(connection, pid, second.value, rounds),
-    (second) => Effect.sync(() => second._tag === "Some" && second.value.destroy())
+  Effect.uninterruptibleMask((restore) =>
+    Effect.flatMap(
+      // where no second connection is to be had, the marker in each statement still tells
+      Effect.option(restore(Effect.flatMap(client, (second) => connections.open(second, { onEnd: () => {} })))),
+      (second) => second._tag === "None" ? Effect.void : Effect.ensuring(
+        restore(connections.promptly(
+          Effect.catchIf(
+            probe(connection, pid, second.value, rounds),
+            (error) => error !== pooled,
+            () => Effect.void
+          ),
+          second.value.destroy
+        )),
+        Effect.sync(second.value.destroy)
+      )
+    )
   )
 
 const probe = (
