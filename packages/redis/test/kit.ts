@@ -6,7 +6,9 @@ import { assert } from "@effect/vitest"
 import type { Scope } from "effect"
 import { Duration, Effect } from "effect"
 import type { Contention, Grant, LockDriver, LockMode, LockRequest } from "effect-locking/LockDriver"
+import * as Locking from "effect-locking/Locking"
 import type { ResolvedKey } from "effect-locking/LockKey"
+import type { LockingOptions } from "effect-locking/LockOptions"
 import { Redis, type RedisOptions } from "ioredis"
 import { Redis as Redis6 } from "ioredis6"
 import * as RedisLocking from "../src/RedisLocking.js"
@@ -31,17 +33,24 @@ export const client = (
 /** A process at a server. */
 export const driver = (
   url: string,
-  options: Omit<RedisLocking.RedisOptions, "client"> & {
+  options: RedisLocking.CommonOptions & {
     readonly client?: RedisOptions
     readonly major?: Major
   } = {}
 ): Effect.Effect<LockDriver, never, Scope.Scope> =>
   Effect.gen(function*() {
     const { client: clientOptions, major, ...rest } = options
-    const made = yield* RedisLocking.driver({ client: yield* client(url, clientOptions, major), ...rest })
+    const made = yield* Effect.orDie(RedisLocking.driver({ client: yield* client(url, clientOptions, major), ...rest }))
     yield* Effect.orDie(made.ready)
     return made
   })
+
+/** A process at a server, with the engine. */
+export const node = (url: string, options: LockingOptions = {}, clientOptions: RedisOptions = {}) =>
+  Effect.flatMap(
+    Effect.flatMap(client(url, clientOptions), (client) => RedisLocking.driver({ client })),
+    (driver) => Locking.make(driver, { namespace: "test", ...options })
+  )
 
 export const key = (name: string, namespace = "test"): ResolvedKey => ({
   namespace,
@@ -104,3 +113,8 @@ export const eventually = <E>(see: Effect.Effect<boolean, E>, within = 5_000): E
     })
     return look
   })
+
+/** A server that remembers all that it has acknowledged. */
+export const durableServer: Effect.Effect<RedisServer.RedisServer, never, Scope.Scope> = Effect.orDie(
+  RedisServer.make({ settings: { appendonly: "yes", appendfsync: "always" } })
+)

@@ -14,7 +14,7 @@ export type Listener = (message: string) => void
 
 export interface Channels {
   /** From now on the listener hears; once answered, the server is known to have been told. */
-  readonly listen: (channels: ReadonlyArray<string>, listener: Listener) => Ask<void>
+  readonly listen: (channels: ReadonlyArray<string>, listener: Listener) => Ask<true>
   readonly leave: (channels: ReadonlyArray<string>, listener: Listener) => void
 }
 
@@ -53,14 +53,14 @@ export const make = (client: Client, name: string): Effect.Effect<Channels, neve
       for (const channel of [...channels.values()]) for (const listener of [...channel.listeners]) listener("")
     }
 
-    const subscribe = (names: ReadonlyArray<string>): Ask<void> => (done) =>
+    const subscribe = (names: ReadonlyArray<string>): Ask<true> => (done) =>
       own.subscribe(...names).then(
         () => {
           for (const name of names) {
             const channel = channels.get(name)
             if (channel !== undefined) channel.inForce = true
           }
-          done(undefined)
+          done(true)
         },
         (error) => done(driverError(error))
       )
@@ -78,7 +78,7 @@ export const make = (client: Client, name: string): Effect.Effect<Channels, neve
           return
         }
         // a failure is that of the connection, which will be ready again
-        subscribe(names.slice(from, from + chunk))((failure) => failure === undefined && next(from + chunk))
+        subscribe(names.slice(from, from + chunk))((answer) => answer === true && next(from + chunk))
       }
       next(0)
     }
@@ -120,7 +120,7 @@ export const make = (client: Client, name: string): Effect.Effect<Channels, neve
           channel.isIdle = false
           if (!channel.inForce) (missing ??= []).push(name)
         }
-        if (missing === undefined) return done(undefined)
+        if (missing === undefined) return done(true)
         if (own.status !== "ready") return done(notConnected(lastError))
         subscribe(missing)(done)
       },

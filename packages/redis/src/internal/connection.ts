@@ -92,11 +92,11 @@ export const make = (client: Client, name: string): Effect.Effect<Connection, ne
   })
 
 /** Asks for the server's time; refuses a server that does not tell it to scripts, as leases there would never end. */
-export const synchronise = (connection: Connection, key: string): Ask<void> => (done) =>
+export const synchronise = (connection: Connection, key: string): Ask<true> => (done) =>
   connection.run(time, [key], [])((reply) => {
     if (isFailure(reply)) return done(reply)
     const millis = Number(reply)
     if (!(millis > 0)) return done(unintelligible(time.name))
     connection.observe(millis)
-    done(undefined)
+    done(true)
   })

@@ -3,7 +3,7 @@
  */
 import type { DriverError, Finding } from "effect-locking/LockDriver"
 import * as Effect from "effect/Effect"
-import { every, map, toEffect } from "./ask.js"
+import { type Ask, every, map, toEffect } from "./ask.js"
 import { mastersOf, type Own } from "./client.js"
 import type { Connection } from "./connection.js"
 import { driverError, notConnected } from "./errors.js"
@@ -71,16 +71,19 @@ export const judge = (info: Info): ReadonlyArray<Finding> => {
   return findings
 }
 
-const infoOf = (own: Own) => (done: (answer: string | DriverError) => void): void =>
+export const infoOf = (own: Own): Ask<string> => (done) =>
   void own.call("INFO").then((text) => done(String(text)), (error) => done(driverError(error)))
 
-/** One finding of a kind, whatever number of nodes it is found at. */
+/** One finding of a kind, whatever number of servers it is found at. */
+export const distinct = (
+  findings: ReadonlyArray<Finding>
+): ReadonlyArray<Finding> => [
+  ...new Map(findings.map((finding) => [`${finding.code} ${finding.message}`, finding])).values()
+]
+
 export const check = (connection: Connection): Effect.Effect<ReadonlyArray<Finding>, DriverError> =>
   Effect.suspend(() => {
     if (connection.own.status !== "ready") return Effect.fail(notConnected())
     const asks = mastersOf(connection.own).map((own) => map(infoOf(own), (text) => judge(parseInfo(text))))
-    return Effect.map(toEffect(every(asks)), (found) => {
-      const seen = new Map(found.flat().map((finding) => [`${finding.code} ${finding.message}`, finding]))
-      return [...seen.values()]
-    })
+    return Effect.map(toEffect(every(asks)), (found) => distinct(found.flat()))
   })

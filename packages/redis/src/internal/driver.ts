@@ -141,7 +141,7 @@ class RedisContention implements Contention {
       this.listener = (message) => {
         if (message === "" || message === this.waiter) wake()
       }
-      return toEffect(this.channels.listen(this.records, this.listener))
+      return Effect.asVoid(toEffect(this.channels.listen(this.records, this.listener)))
     })
   }
 
@@ -152,7 +152,7 @@ class RedisContention implements Contention {
   get withdraw(): Effect.Effect<void, DriverError> {
     return Effect.suspend(() => {
       this.disarm()
-      return this.hasPlace ? toEffect(this.store.withdraw(this.records, this.waiter)) : Effect.void
+      return this.hasPlace ? Effect.asVoid(toEffect(this.store.withdraw(this.records, this.waiter))) : Effect.void
     })
   }
 }

@@ -218,7 +218,7 @@ end
 return answer`
 )
 
-/** Gives up whatever the token owns, and its place. Answers `gone`, `lapsed`, `woke` or `released`. */
+/** Gives up whatever the token owns, and its place unless ARGV[2] is `keep`. Answers `gone`, `lapsed`, `woke` or `released`. */
 export const release = script(
   "release",
   records,
@@ -228,8 +228,8 @@ local owned,lapsed,woke=0,false,false
 for _,key in ipairs(KEYS) do
   local r=read(key)
   local own,place=r.h[token],r.w[token]
-  redis.call('HDEL',key,'h'..token,'m'..token,'w'..token,'d'..token)
-  r.w[token]=nil
+  redis.call('HDEL',key,'h'..token,'m'..token,'d'..token)
+  if place and ARGV[2]~='keep' then redis.call('HDEL',key,'w'..token) r.w[token]=nil else place=nil end
   if (own or place) and wake(key,r) then woke=true end
   if own then
     owned=owned+1

@@ -27,6 +27,8 @@ const clockTries = 2
 /** A server that a quorum asks can grant under a fence that the others grant under, too. */
 export interface Server extends Store {
   readonly acquireAs: (request: Request, attempt: Attempt, proposal: number) => Ask<Acquired>
+  /** Gives up what was granted of an attempt that failed as a whole; its place stays. */
+  readonly takeBack: (records: ReadonlyArray<string>, token: string) => Ask<Released>
   /** `false`: the token does not hold the records any more. */
   readonly raise: (records: ReadonlyArray<string>, token: string, fences: ReadonlyArray<bigint>) => Ask<boolean>
 }
@@ -34,9 +36,12 @@ export interface Server extends Store {
 export interface Settings {
   /** For how long a fence is remembered after its lease, in milliseconds. */
   readonly retention: number
-  /** How long a waiter counts after its last sign of life, in milliseconds. */
-  readonly patience: number
+  /** How long a waiter in fair mode counts after its last sign of life, in milliseconds. */
+  readonly fairPatience: number
 }
+
+/** The same for others, whose place only stops readers that come after a writer. */
+const patience = 2_000
 
 const letters: Readonly<Record<LockMode, string>> = { exclusive: "E", shared: "S" }
 
@@ -51,7 +56,6 @@ interface Told {
 export const make = (connection: Connection, settings: Settings): Server => {
   const { isCluster, now, observe, run, serverNow } = connection
   const keep = String(settings.retention)
-  const patience = String(settings.patience)
 
   /** A script of a cluster may only touch what lies in one slot. */
   const inSlots = (records: ReadonlyArray<string>): ReadonlyArray<ReadonlyArray<string>> =>
@@ -87,7 +91,7 @@ export const make = (connection: Connection, settings: Settings): Server => {
         String(Math.floor(serverTime + left)),
         attempt.waiter,
         request.fair ? "1" : "0",
-        patience,
+        String(request.fair ? settings.fairPatience : patience),
         String(proposal)
       ])((told) => {
         if (isFailure(told)) return done(told)
@@ -106,15 +110,18 @@ export const make = (connection: Connection, settings: Settings): Server => {
     send(1)
   }
 
-  const release: Store["release"] = (records, token) =>
+  const giveUp = (place: "keep" | "leave") => (records: ReadonlyArray<string>, token: string): Ask<Released> =>
     map(
       every(
         inSlots(records).map((slot) =>
-          map(run(scripts.release, slot, [token]), (reply) => isReleased(reply) ? reply : unintelligible("release"))
+          map(run(scripts.release, slot, [token, place]), (reply) =>
+            isReleased(reply) ? reply : unintelligible("release"))
         )
       ),
       worstReleased
     )
+
+  const takeBack = giveUp("keep")
 
   const acquireAs: Server["acquireAs"] = (request, attempt, proposal) => {
     const slots = inSlots(request.records)
@@ -134,7 +141,7 @@ export const make = (connection: Connection, settings: Settings): Server => {
       }
       const giveBack = (count: number, answer: Answer<Acquired>): void => {
         if (count === 0) return done(answer)
-        release(slots.slice(0, count).flat(), attempt.token)((released) =>
+        takeBack(slots.slice(0, count).flat(), attempt.token)((released) =>
           done(worst([answer, released].filter(isFailure)) ?? answer)
         )
       }
@@ -172,9 +179,10 @@ export const make = (connection: Connection, settings: Settings): Server => {
         return found.map(together)
       })
     },
-    release,
+    release: giveUp("leave"),
+    takeBack,
     withdraw: (records, waiter) =>
-      map(every(inSlots(records).map((slot) => run(scripts.withdraw, slot, [waiter]))), () => undefined),
+      map(every(inSlots(records).map((slot) => run(scripts.withdraw, slot, [waiter]))), () => true as const),
     inspect: (record) => map(ask(scripts.inspect, [record], []), toHolders),
     depose: (record, channel) => map(ask(scripts.depose, [record], [channel]), toHolders),
     raise: (records, token, fences) =>

@@ -14,18 +14,18 @@ import { list } from "./list.js"
 import * as server from "./server.js"
 
 /** A key that is asked for and never made: scripts want one, and with it the right to use the prefix is proven. */
-const probe = (prefix: string): string => `${prefix}effect-locking:{probe}`
+export const probe = (prefix: string): string => `${prefix}effect-locking:{probe}`
 
 export const make = (client: Client, settings: server.Settings): Effect.Effect<LockDriver, never, Scope.Scope> =>
   Effect.gen(function*() {
     const prefix = prefixOf(client)
-    const link = yield* connection.make(client, "effect-locking")
+    const link = yield* connection.make(client, "effect-locking-scripts")
     const store = server.make(link, settings)
     return yield* driver.make({
       store,
       channels: yield* channels.make(client, "effect-locking-wakeups"),
       prefix,
-      ready: Effect.zipRight(link.ready, toEffect(connection.synchronise(link, probe(prefix)))),
+      ready: Effect.zipRight(link.ready, Effect.asVoid(toEffect(connection.synchronise(link, probe(prefix))))),
       list: (namespace) => list(link, store, prefix, namespace),
       check: deployment.check(link)
     })
