@@ -350,7 +350,7 @@ export class QueueFull extends define("QueueFull")<{
    */
   override get message(): string {
     const waiting = count(this.limit, "caller waits", "callers wait")
-    return `${waiting} for locks of "${printable(this.backend)}" already: \`maxWaiters\` is reached`
+    return `${waiting} for locks, or for an answer about one, of "${printable(this.backend)}" already: \`maxWaiters\` is reached`
   }
 }
 

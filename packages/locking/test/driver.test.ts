@@ -193,6 +193,20 @@ describe("a driver of somebody else", () => {
     }))
 
   describe("ready", () => {
+    it.scoped("R1.7 B44 eager: a store that is up but mute fails the layer, too", () =>
+      Effect.gen(function*() {
+        for (const fault of [(d: Faulty.FaultyDriver) => d.mute, (d: Faulty.FaultyDriver) => Faulty.stubborn(d.mute)]) {
+          const driver = yield* Faulty.make(yield* MemoryStore.make)
+          yield* Faulty.atEnd(driver.heal)
+          driver.always("ready", fault(driver))
+          const making = yield* Effect.fork(Locking.make(driver))
+          yield* TestClock.adjust("1 minute")
+          const made = yield* exitOf(making)
+          assert(Exit.isFailure(made) && made.cause._tag === "Fail")
+          assert.strictEqual(made.cause.error._tag, "ProviderFailed")
+        }
+      }))
+
     const down = (options?: LockingOptions) =>
       Effect.gen(function*() {
         const store = yield* MemoryStore.make

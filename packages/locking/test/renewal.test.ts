@@ -274,6 +274,17 @@ describe("renewal", () => {
         yield* TestClock.adjust("1 minute")
         yield* isRunning(patient)
       }))
+
+    it.scoped("R1.7 R6.6 a caller that gives its attempts much time costs nobody else a lease either", () =>
+      Effect.gen(function*() {
+        const { driver, locking } = yield* world()
+        const quick = yield* hold(locking, "a")
+        yield* hold(locking, "b", { attemptTimeout: "1 minute" })
+        // one answer is lost
+        driver.next("renew", driver.mute, driver.mute)
+        yield* TestClock.adjust("1 minute")
+        yield* isRunning(quick)
+      }))
   })
 
   describe("B34", () => {

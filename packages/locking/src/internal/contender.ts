@@ -299,8 +299,8 @@ const nextTry = (contest: Contest, random: number): number => {
     return now + Math.max(retryAfter, backoff * (0.5 + random / 2))
   }
   const { push, remote } = core.driver.capabilities
-  // who stood back relies on nobody: those who were woken may be gone
-  if (last === undefined) return now + core.settings.pollInterval * (0.75 + random / 2)
+  // who stood back relies on no wake-up: those who were woken may be done before it was armed
+  if (last === undefined) return now + Math.min(shortestPause, core.settings.pollInterval) * (0.75 + random / 2)
   if (!probes.safetyNets && contest.armed) return Infinity
   const holdersEnd = last.endsIn === undefined ? Infinity : now + Duration.toMillis(last.endsIn) + 1
   // inside one process no wake-up is lost, so there is nothing to poll for

@@ -8,7 +8,7 @@ import * as Exit from "effect/Exit"
 import type * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import type { Lease } from "../Lease.js"
-import type { DriverError, LockDriver } from "../LockDriver.js"
+import { DriverError, type LockDriver } from "../LockDriver.js"
 import * as LockError from "../LockError.js"
 import * as LockKey from "../LockKey.js"
 import type { AcquireOptions, LockingOptions } from "../LockOptions.js"
@@ -79,7 +79,7 @@ export const make = (
       onIdle: undefined
     }
     if (settings.start !== "lazy") {
-      yield* Effect.mapError(driver.ready, (error) => notReady(core, error))
+      yield* awaitReady(core)
     }
     if (settings.start === "strict") yield* inspectDeployment(core)
     const listener = fork(listen(core))
@@ -102,6 +102,20 @@ const providerFailed = (core: Core, error: DriverError | undefined): LockError.P
     cause: error?.cause ?? error,
     retryAfter: error?.retryAfter
   })
+
+/** How long a store may take until it can grant, in milliseconds. */
+const readyLimit = 60_000
+
+const awaitReady = (core: Core): Effect.Effect<void, LockError.ProviderFailed | LockError.DriverInvalid> =>
+  Effect.flatMap(
+    calls.askFreely(core, () => core.driver.ready, readyLimit),
+    (exit) =>
+      exit === undefined
+        ? Effect.fail(
+          providerFailed(core, new DriverError({ executed: "no", message: "it did not get ready in time" }))
+        )
+        : Effect.mapError(exit, (error) => notReady(core, error))
+  )
 
 const notReady = (core: Core, error: DriverError): LockError.ProviderFailed | LockError.DriverInvalid =>
   error.fix === undefined

@@ -58,15 +58,25 @@ const renewDue = (core: Core): void => {
     if (held.trust.renewAt > now + held.ttl / 12) continue
     if (wantsRenewal(held)) batch.push(held)
   }
-  if (batch.length > 0) core.fork(renew(core, batch))
+  renewTogether(core, batch)
 }
 
-/** Confirms grants; never takes one back. Ends within the limit of an attempt. */
+/** What gives its attempts more or less time goes by itself, so that it costs nobody else a lease. */
+const renewTogether = (core: Core, all: ReadonlyArray<HeldGrant>): void => {
+  const batches = new Map<number, Array<HeldGrant>>()
+  for (const held of all) {
+    const batch = batches.get(held.call.attemptTimeout)
+    if (batch === undefined) batches.set(held.call.attemptTimeout, [held])
+    else batch.push(held)
+  }
+  for (const batch of batches.values()) core.fork(renew(core, batch))
+}
+
+/** Confirms grants of one attempt timeout; never takes one back. Ends within it. */
 const renew = (core: Core, batch: ReadonlyArray<HeldGrant>): Effect.Effect<void> =>
   Effect.uninterruptible(Effect.suspend(() => {
     const start = core.timer.now()
-    // the clock ends each lease beside the call, so the most patient one bounds it
-    const limit = Math.max(...batch.map((held) => held.call.attemptTimeout))
+    const limit = batch[0]!.call.attemptTimeout
     const underWay: RenewalUnderWay = { onDone: [] }
     for (const held of batch) {
       core.timer.cancel(held.renewDeadline)
@@ -137,10 +147,10 @@ const trouble = (core: Core, unanswered: number): void => {
 
 /** Every lease is confirmed at once: somebody moved the wall clock, and servers may have seen it too. */
 export const renewAll = (core: Core): void => {
-  const batch = grantsOf(core).filter((held) =>
-    held.ttl !== Infinity && held.renewal === undefined && wantsRenewal(held)
+  renewTogether(
+    core,
+    grantsOf(core).filter((held) => held.ttl !== Infinity && held.renewal === undefined && wantsRenewal(held))
   )
-  if (batch.length > 0) core.fork(renew(core, batch))
 }
 
 /** Ends when the renewal that is on its way is in the books. */
