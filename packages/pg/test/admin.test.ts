@@ -2,6 +2,7 @@ import { assert, layer } from "@effect/vitest"
 import { Config, ConfigProvider, Deferred, Effect, Fiber, Layer } from "effect"
 import * as Locking from "effect-locking/Locking"
 import * as LockKey from "effect-locking/LockKey"
+import * as fs from "node:fs"
 import { lockId } from "../src/internal/pure/lockId.js"
 import * as PgLocking from "../src/PgLocking.js"
 import { database, layerServer, node, Server, sql } from "./server.js"
@@ -124,6 +125,16 @@ layer(layerServer(18), { excludeTestServices: true, timeout: 60_000 })("operatin
       const lease = yield* one.acquire("k")
       while ((yield* two.inspect("k"))[0]!.fence === undefined) yield* Effect.sleep(200)
       assert.strictEqual((yield* two.inspect("k"))[0]!.fence, lease.fence)
+    }))
+
+  it.scoped("R4.5 a DBA can compute the number of a key, as the docs have it", () =>
+    Effect.gen(function*() {
+      const { query, url } = yield* database
+      const readme = fs.readFileSync(new URL("../README.md", import.meta.url), "utf8")
+      const statement = /^select \('x'[\s\S]*?;$/m.exec(readme)![0]
+      const locking = yield* node(url())
+      const [row] = yield* query<Record<string, string>>(statement)
+      assert.deepStrictEqual(Object.values(row!), [lockId(yield* locking.resolveKey("orders"))])
     }))
 
   it.scoped("R10.4 check tells the version and the room; with a clock as the source of fences it warns", () =>
