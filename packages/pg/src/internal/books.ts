@@ -106,9 +106,11 @@ export class Books {
     const lost = [...this.owned.values()]
     this.owned.clear()
     this.locks.clear()
-    for (const interest of this.interests.values()) {
+    for (const [lock, interest] of this.interests) {
       interest.registered = false
       interest.hasIntent = false
+      // its withdrawal was on its way
+      if (interest.waiters.size === 0) this.interests.delete(lock)
     }
     return lost
   }

@@ -45,6 +45,10 @@ const bare = (error: unknown): Error | undefined => {
   return Object.assign(cause, "code" in error ? { code: error.code } : {})
 }
 
+/** What PostgreSQL calls it. */
+export const codeOf = ({ cause }: DriverError): unknown =>
+  cause instanceof Error && "code" in cause ? cause.code : undefined
+
 /** The server's answer, after which the session goes on, in contrast to the end of it. */
 export const isAnswer = (error: Error): boolean =>
   "severity" in error && error.severity !== "FATAL" && error.severity !== "PANIC"
@@ -53,16 +57,24 @@ export const isAnswer = (error: Error): boolean =>
 const patience = 5000
 
 /** Ends a connection that does not answer in time, and with it whatever waits for its answer. */
-export const promptly = <A, E, R>(effect: Effect.Effect<A, E, R>, destroy: () => void): Effect.Effect<A, E, R> =>
+export const promptly = <A, E, R>(
+  effect: Effect.Effect<A, E, R>,
+  destroy: () => void,
+  limit = patience
+): Effect.Effect<A, E, R> =>
   Effect.acquireUseRelease(
-    Effect.forkDaemon(Effect.zipRight(Effect.sleep(patience), Effect.sync(destroy))),
+    Effect.forkDaemon(Effect.zipRight(Effect.sleep(limit), Effect.sync(destroy))),
     () => effect,
     Fiber.interruptFork
   )
 
 /** A client of the user's own need not know a time-out, so it has ours. */
-export const open = (client: Pg.Client, handlers: Handlers): Effect.Effect<Connection, DriverError> =>
-  promptly(connect(client, handlers), () => streamOf(client).destroy())
+export const open = (
+  client: Pg.Client,
+  handlers: Handlers,
+  limit?: number | undefined
+): Effect.Effect<Connection, DriverError> =>
+  promptly(connect(client, handlers), () => streamOf(client).destroy(), limit)
 
 /** The socket itself: the last resort, which needs no word to or from the server. */
 const streamOf = (client: Pg.Client) =>

@@ -58,7 +58,10 @@ class PgContention implements Contention {
     return Effect.suspend(() => {
       const until = session.now() + Duration.toMillis(left)
       return Effect.zipRight(
-        session.opened,
+        // a new session knows nothing of those who wait
+        this.isWaiting && this.ids.some(({ lock }) => session.books.interests.get(lock)?.registered === false)
+          ? register(session, this.ids)
+          : session.opened,
         Effect.async<Answer, DriverError>((resume) => {
           let isWanted = true
           const answer = (value: Answer) => resume(Effect.succeed(value))

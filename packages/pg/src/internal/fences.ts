@@ -3,7 +3,7 @@
  */
 import { DriverError } from "effect-locking/LockDriver"
 import * as Effect from "effect/Effect"
-import { type Connection, query } from "./connection.js"
+import { codeOf, type Connection, query } from "./connection.js"
 import * as sql from "./sql.js"
 
 export interface Source {
@@ -51,7 +51,7 @@ export const prepare = (
     }
     if (found === undefined) {
       yield* Effect.mapError(
-        query(connection, { text: sql.createSequence(sequenceOf(source), serverTime) }),
+        query(connection, { text: sql.createSequenceOnce(sequenceOf(source), serverTime) }),
         (error) =>
           codeOf(error) === insufficientPrivilege || codeOf(error) === noSchema ? missing(source, serverTime) : error
       )
@@ -89,8 +89,6 @@ const missing = (source: Source, serverTime: string): DriverError =>
 
 const insufficientPrivilege = "42501"
 const noSchema = "3F000"
-
-const codeOf = ({ cause }: DriverError): unknown => cause instanceof Error && "code" in cause ? cause.code : undefined
 
 const look = (connection: Connection, source: Source) =>
   Effect.map(

@@ -9,6 +9,12 @@ import * as connections from "./connection.js"
 
 const rounds = 3
 
+/** Long enough for the second connection, and so short that the first one is not given up for it. */
+const patience = 1500
+
+/** What a pooler says to a transaction when it gives sessions by the statement. */
+const protocolViolation = "08P01"
+
 const pidOf = (connection: connections.Connection): Effect.Effect<number, DriverError> =>
   Effect.map(connections.query(connection, { text: "select pg_backend_pid()" }), ([row]) => row![0])
 
@@ -27,18 +33,22 @@ export const unlessPooled = (
   Effect.uninterruptibleMask((restore) =>
     Effect.flatMap(
       // where no second connection is to be had, the marker in each statement still tells
-      Effect.option(restore(Effect.flatMap(client, (second) => connections.open(second, { onEnd: () => {} })))),
-      (second) => second._tag === "None" ? Effect.void : Effect.ensuring(
-        restore(connections.promptly(
-          Effect.catchIf(
-            probe(connection, pid, second.value, rounds),
-            (error) => error !== pooled,
-            () => Effect.void
-          ),
-          second.value.destroy
-        )),
-        Effect.sync(second.value.destroy)
-      )
+      Effect.option(
+        restore(Effect.flatMap(client, (second) => connections.open(second, { onEnd: () => {} }, patience)))
+      ),
+      (second) =>
+        second._tag === "None" ? Effect.void : Effect.ensuring(
+          restore(connections.promptly(
+            Effect.catchIf(
+              probe(connection, pid, second.value, rounds),
+              (error) => error !== pooled,
+              () => Effect.void
+            ),
+            second.value.destroy,
+            patience
+          )),
+          Effect.sync(second.value.destroy)
+        )
     )
   )
 
@@ -50,7 +60,10 @@ const probe = (
 ): Effect.Effect<void, DriverError> =>
   Effect.gen(function*() {
     if (left === 0) return
-    yield* connections.query(second, { text: "begin" })
+    yield* Effect.mapError(
+      connections.query(second, { text: "begin" }),
+      (error) => connections.codeOf(error) === protocolViolation ? pooled : error
+    )
     // its session is kept for it now: ours must be another, and still the same
     if ((yield* pidOf(second)) === pid || (yield* pidOf(connection)) !== pid) return yield* pooled
     yield* connections.query(second, { text: "rollback" })

@@ -142,7 +142,11 @@ export const make = (options: {
       if (rows.length === 0) continue
       send(current, toStatement(options.batch, marker, rows), batch.map(({ job }) => job), rows, (answers) => {
         const codes = answers.map(([code]) => BigInt(code as string))
-        if (codes.includes(BigInt(Code.notOurs))) return options.onForeign()
+        if (codes.includes(BigInt(Code.notOurs))) {
+          options.onForeign()
+          for (const { job } of batch) job.fail(failure("no", "the session with PostgreSQL ended"))
+          return
+        }
         let at = 0
         for (const { job, size } of batch) job.settle(codes.slice(at, at += size))
       })

@@ -126,17 +126,20 @@ export const make = (
           }
         })
         opening.connection = connection
-        const marker = uniqueName()
-        const [[owner]] = (yield* connections.query(connection, { text: sql.claimSession, values: [marker] })) as [
-          [string]
-        ]
-        if (owner !== marker) return yield* pooled
         const [[serverVersion, pid, isStandby, slots, serverStart, serverNow]] =
           (yield* connections.query(connection, { text: sql.facts })) as [
             [number, number, boolean, string, string, string]
           ]
         if (serverVersion < oldestServer) return yield* tooOld(serverVersion)
         if (isStandby) return yield* standby
+        // before anything is set: what is set on a pooler's session is set for its other clients, too
+        if (!isProbed) yield* unlessPooled(connection, pid, settings.client)
+        isProbed = true
+        const marker = uniqueName()
+        const [[owner]] = (yield* connections.query(connection, { text: sql.claimSession, values: [marker] })) as [
+          [string]
+        ]
+        if (owner !== marker) return yield* pooled
         yield* connections.query(connection, {
           text: sql.sessionSettings({
             sessionTtl: Math.ceil(keptFor),
@@ -145,13 +148,13 @@ export const make = (
           })
         })
         const firstFence = yield* fences.prepare(connection, settings, serverNow, lastFence)
-        if (!isProbed) yield* unlessPooled(connection, pid, settings.client)
-        isProbed = true
         // nothing was granted before the source of fences existed, so nothing can have been forgotten
         if (settings.restartQuarantine && firstFence < BigInt(serverStart)) {
           const forgetfulFor = keptFor - Number(BigInt(serverNow) - BigInt(serverStart)) / 1000
           grantsFrom = Math.max(grantsFrom, now() + forgetfulFor)
         }
+        // it may have ended between its last answer and here
+        if (connection.isOver()) return yield* connections.failure("no", "the session ended while it was opened")
         const facts: Facts = { serverVersion, pid, limit: Math.max(1, Math.floor(Number(slots) / 10)) }
         state = { _tag: "Open", connection, facts, slots: Number(slots) }
         queue.attach(connection, marker)

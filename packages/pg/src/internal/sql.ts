@@ -173,6 +173,14 @@ export const createSequence = (sequence: string, at: string): string =>
 const bumpLock = 7_309_940_836_261_953_901n
 
 /**
+ * Two at once would both find none, and one of them would fail. And it waits for the disk: a sequence that a crash takes
+ * back would say that there was never a grant before.
+ */
+export const createSequenceOnce = (sequence: string, at: string): string =>
+  `select pg_advisory_xact_lock(${bumpLock}), set_config('synchronous_commit', 'on', true);
+${createSequence(sequence, at)}`
+
+/**
  * Moves the sequence up to the clock, in one transaction. A crash and a fail-over end every session, so a bump at each
  * start keeps fences rising over both. Bumps are serial, and the margin keeps them from running over values that are
  * drawn meanwhile.
