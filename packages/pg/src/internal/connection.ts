@@ -63,7 +63,8 @@ export const promptly = <A, E, R>(
   limit = patience
 ): Effect.Effect<A, E, R> =>
   Effect.acquireUseRelease(
-    Effect.forkDaemon(Effect.zipRight(Effect.sleep(limit), Effect.sync(destroy))),
+    // interruptible again: what is forked where nothing may interrupt could not be called off
+    Effect.forkDaemon(Effect.interruptible(Effect.zipRight(Effect.sleep(limit), Effect.sync(destroy)))),
     () => effect,
     Fiber.interruptFork
   )
