@@ -45,13 +45,39 @@ export const make = (client: Client, name: string): Effect.Effect<Connection, ne
     const now = () => Number(clock.unsafeCurrentTimeNanos()) / 1e6
     let lastError: unknown = undefined
     let observed: { readonly millis: number; readonly at: number } | undefined = undefined
+    let wasReady = false
+    let isReconnecting = false
+    let waiting: Array<() => void> = []
+    const goOn = () => {
+      const all = waiting
+      waiting = []
+      for (const again of all) again()
+    }
     own.on("error", (error) => lastError = error)
-    // another server may be at the other end next time, with another clock
-    own.on("close", () => observed = undefined)
-    own.on("ready", () => lastError = undefined)
+    own.on("close", () => {
+      // one that was good comes back at once, as a rule; one that did not come back is not waited for
+      isReconnecting = wasReady
+      wasReady = false
+      // another server may be at the other end next time, with another clock
+      observed = undefined
+      goOn()
+    })
+    own.on("end", () => {
+      isReconnecting = false
+      goOn()
+    })
+    own.on("ready", () => {
+      wasReady = true
+      lastError = undefined
+      goOn()
+    })
 
     const run: Connection["run"] = (script, keys, args) => (done) => {
-      if (own.status !== "ready") return done(notConnected(lastError))
+      if (own.status !== "ready") {
+        if (!isReconnecting) return done(notConnected(lastError))
+        waiting.push(() => run(script, keys, args)(done))
+        return
+      }
       const answered = (reply: unknown) => done(isReply(reply) ? reply : unintelligible(script.name))
       const failed = (error: unknown) => done(driverError(error))
       own.evalsha(script.sha, keys.length, ...keys, ...args).then(answered, (error) => {

@@ -138,7 +138,7 @@ export const make = (
 
     const release: Store["release"] = (records, token) =>
       poll(
-        voters.map(({ server }) => server.release(records, token)),
+        voters.map((one) => one.release(records, token)),
         (answers, open): Answer<Released> | undefined => {
           const owned = values(answers).filter((answer) => answer !== "gone")
           if (owned.length >= majority) {

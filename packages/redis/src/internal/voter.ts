@@ -1,9 +1,12 @@
 /**
- * One of the servers of a quorum: when it may vote, and what it still has to give back.
+ * One of the servers of a quorum: when it may vote, and what it still has to give back. An attempt that it has not
+ * answered may act until its time is over, even after the release: a mute server reads its connections in any order. So
+ * what is not held then is taken back once more.
  */
-import { DriverError } from "effect-locking/LockDriver"
+import { DriverError, type Released } from "effect-locking/LockDriver"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Runtime from "effect/Runtime"
 import type * as Scope from "effect/Scope"
 import { type Ask, isFailure, map } from "./ask.js"
 import * as channels from "./channels.js"
@@ -22,6 +25,7 @@ export interface Voter {
   readonly acquire: (request: Request, attempt: Attempt, proposal: number) => Ask<Acquired>
   /** Now, or as soon as it is there again while the grant could still be there. */
   readonly takeBack: (request: Request, token: string) => void
+  readonly release: (records: ReadonlyArray<string>, token: string) => Ask<Released>
 }
 
 export interface Settings extends server.Settings {
@@ -31,6 +35,7 @@ export interface Settings extends server.Settings {
 interface Debt {
   readonly request: Request
   readonly token: string
+  /** When it has lapsed anyway. */
   readonly until: number
 }
 
@@ -41,6 +46,30 @@ export const make = (client: Client, settings: Settings): Effect.Effect<Voter, n
     /** Since when it remembers, by our monotonic clock; `undefined` until it has told on this connection. */
     let born: number | undefined = undefined
     let debts: ReadonlyArray<Debt> = []
+    const scope = yield* Effect.scope
+    const run = Runtime.runFork(yield* Effect.runtime<never>())
+    /** Tokens with an attempt that may still act, and whether they are held here for all we know. */
+    const doubtful = new Map<string, { isHeld: boolean; until: number }>()
+
+    const doubt = (request: Request, { token }: Attempt, until: number): void => {
+      const isNew = !doubtful.has(token)
+      doubtful.set(token, { isHeld: false, until })
+      if (isNew) run(Effect.forkIn(settle(request, token), scope))
+    }
+
+    const settle = (request: Request, token: string): Effect.Effect<void> =>
+      Effect.suspend(() => {
+        const { isHeld, until } = doubtful.get(token)!
+        if (until > link.now()) return Effect.delay(settle(request, token), Math.ceil(until - link.now()))
+        doubtful.delete(token)
+        if (!isHeld) takeBack(request, token)
+        return Effect.void
+      })
+
+    const know = (token: string, isHeld: boolean): void => {
+      const found = doubtful.get(token)
+      if (found !== undefined) found.isHeld = isHeld
+    }
 
     const learnAge: Ask<true> = map(infoOf(link.own), (text) => {
       const uptime = Number(parseInfo(text).get("uptime_in_seconds") ?? NaN)
@@ -51,10 +80,19 @@ export const make = (client: Client, settings: Settings): Effect.Effect<Voter, n
 
     const acquire: Voter["acquire"] = (request, attempt, proposal) => (done) => {
       if (born === undefined) {
-        return learnAge((answer) => isFailure(answer) ? done(answer) : acquire(request, attempt, proposal)(done))
+        return learnAge((answer) =>
+          isFailure(answer) ? done(nothingDone(answer)) : acquire(request, attempt, proposal)(done)
+        )
       }
       const missing = born + settings.longestTtl - link.now()
-      if (missing <= 0) return store.acquireAs(request, attempt, proposal)(done)
+      if (missing <= 0) {
+        const until = link.now() + attempt.left
+        return store.acquireAs(request, attempt, proposal)((answer) => {
+          if (!isFailure(answer)) know(attempt.token, answer._tag === "Granted")
+          else if (answer.executed === "unknown") doubt(request, attempt, until)
+          done(answer)
+        })
+      }
       done(
         new DriverError({
           executed: "no",
@@ -69,6 +107,11 @@ export const make = (client: Client, settings: Settings): Effect.Effect<Voter, n
         if (isFailure(answer)) debts = [...debts, debt]
       })
 
+    const takeBack: Voter["takeBack"] = (request, token) => {
+      know(token, false)
+      pay({ request, token, until: link.now() + request.ttl })
+    }
+
     link.own.on("close", () => born = undefined)
     link.own.on("ready", () => {
       const due = debts.filter(({ until }) => until > link.now())
@@ -81,6 +124,14 @@ export const make = (client: Client, settings: Settings): Effect.Effect<Voter, n
       server: store,
       channels: yield* channels.make(client, "effect-locking-wakeups"),
       acquire,
-      takeBack: (request, token) => pay({ request, token, until: link.now() + request.ttl })
+      takeBack,
+      release: (records, token) => {
+        know(token, false)
+        return store.release(records, token)
+      }
     }
   })
+
+/** The question that failed was about something else. */
+const nothingDone = ({ cause, message }: DriverError): DriverError =>
+  new DriverError({ executed: "no", message, cause })

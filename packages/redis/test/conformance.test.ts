@@ -1,0 +1,46 @@
+/**
+ * What every driver has to do.
+ */
+import * as LockDriverSuite from "@effect-locking/testing/LockDriverSuite"
+import * as TcpProxy from "@effect-locking/testing/TcpProxy"
+import { Effect } from "effect"
+import * as kit from "./kit.js"
+
+const scripts = TcpProxy.named("effect-locking-scripts")
+
+LockDriverSuite.lockDriverSuite({
+  name: "redis",
+  time: "real",
+  slack: 3,
+  make: Effect.gen(function*() {
+    const server = yield* kit.durableServer
+    const proxy = yield* TcpProxy.make({ port: server.port })
+    const fields = (kind: string) =>
+      Effect.gen(function*() {
+        const keys: ReadonlyArray<string> = yield* server.command("KEYS", "*")
+        const [seconds] = yield* server.command("TIME")
+        let count = 0
+        for (const key of keys) {
+          const hash: ReadonlyArray<string> = yield* server.command("HGETALL", key)
+          for (let i = 0; i < hash.length; i += 2) {
+            // what has lapsed is there until the next grant
+            const until = Number(hash[i + 1]!.split(" ")[kind === "h" ? 1 : 3])
+            if (hash[i]!.startsWith(kind) && until > Number(seconds) * 1_000) count++
+          }
+        }
+        return count
+      })
+    return {
+      open: kit.driver(server.url(proxy.port)),
+      storeView: { grants: fields("h"), interests: fields("w") },
+      faults: {
+        dropConnections: Effect.asVoid(proxy.cut()),
+        loseNextReply: Effect.asVoid(proxy.dropNextReply({ who: scripts })),
+        stall: Effect.asVoid(Effect.acquireRelease(server.freeze, () => server.thaw)),
+        restart: Effect.zipRight(server.stop, server.start)
+      }
+    }
+  }),
+  capabilities: { modes: ["exclusive", "shared"], fair: true, push: true, expiry: "server" },
+  knows: ["fence", "token", "since", "until", "session", "metadata", "keys", "waiters"]
+})

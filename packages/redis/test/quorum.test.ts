@@ -1,0 +1,208 @@
+/**
+ * Five independent servers, of which a majority grants.
+ */
+import * as RedisServer from "@effect-locking/testing/RedisServer"
+import * as TcpProxy from "@effect-locking/testing/TcpProxy"
+import { assert, describe, it } from "@effect/vitest"
+import { Duration, Effect, Queue, type Scope } from "effect"
+import type { LockDriver } from "effect-locking/LockDriver"
+import * as Locking from "effect-locking/Locking"
+import type { LockingOptions } from "effect-locking/LockOptions"
+import { recordOf } from "../src/internal/records.js"
+import * as RedisLocking from "../src/RedisLocking.js"
+import * as kit from "./kit.js"
+
+const it_ = <E>(name: string, body: () => Effect.Effect<void, E, Scope.Scope>) => it.scopedLive(name, body, 60_000)
+
+/** Servers that are old enough to vote, with a proxy before each. */
+const world = (count = 5) =>
+  Effect.gen(function*() {
+    const servers = yield* Effect.forEach(Array.from({ length: count }), () => Effect.orDie(RedisServer.make()))
+    const proxies = yield* Effect.forEach(servers, ({ port }) => TcpProxy.make({ port }))
+    const longestTtl = Duration.seconds(1)
+    yield* Effect.sleep("2100 millis")
+    const clients = Effect.forEach(proxies, ({ port }) => kit.client(`redis://127.0.0.1:${port}`))
+    const open = Effect.flatMap(clients, (clients) => Effect.orDie(RedisLocking.driverQuorum({ clients, longestTtl })))
+    const driver: Effect.Effect<LockDriver, never, Scope.Scope> = Effect.tap(open, (made) => Effect.orDie(made.ready))
+    const node = (options: LockingOptions = {}) =>
+      Effect.flatMap(driver, (made) => Locking.make(made, { namespace: "test", ...options }))
+    return { servers, proxies, driver, node }
+  })
+
+const record = (name: string) => recordOf("", kit.key(name))
+
+const holdersAt = (server: RedisServer.RedisServer, name: string) =>
+  Effect.map(
+    server.command("HKEYS", record(name)),
+    (fields: ReadonlyArray<string>) => fields.filter((field) => field.startsWith("h")).length
+  )
+
+describe("quorum", () => {
+  it.effect("R5 an even number of servers, and fewer than three, are refused", () =>
+    Effect.gen(function*() {
+      for (const count of [0, 1, 2, 4]) {
+        const clients = Array.from({ length: count }, () => ({}) as any)
+        const error = yield* Effect.flip(Effect.scoped(RedisLocking.driverQuorum({ clients, longestTtl: -1 })))
+        assert.deepStrictEqual(error.issues.map(({ path }) => path), ["longestTtl", "clients"])
+      }
+    }))
+
+  it_(
+    "R8.3 grants at all, keeps out, renews, gives back at all, and tells of a holder once",
+    () =>
+      Effect.gen(function*() {
+        const { driver, servers } = yield* world(3)
+        const [one, two] = [yield* driver, yield* driver]
+        const keys = [kit.key("a"), kit.key("b")]
+        const grant = yield* kit.take(kit.open(one, keys), kit.token())
+        yield* kit.eventually(
+          Effect.map(Effect.forEach(servers, (server) => holdersAt(server, "a")), (all) => all.join() === "1,1,1")
+        )
+        const busy = yield* kit.isBusy(kit.open(two, [keys[1]!]), kit.token())
+        assert.strictEqual(busy.holder?.token, grant.token)
+        assert.deepStrictEqual(yield* one.renew([grant]), [{ _tag: "Confirmed", contended: false }])
+        const [holder, ...others] = yield* two.inspect(keys[0]!)
+        assert.deepStrictEqual(others, [])
+        assert.strictEqual(holder!.fence, grant.fences[0])
+        assert.deepStrictEqual((yield* two.list("test")).map(({ key }) => key).toSorted(), ["a", "b"])
+        assert.strictEqual(yield* one.release(grant), "released")
+        assert.strictEqual(yield* one.release(grant), "gone")
+        yield* kit.eventually(
+          Effect.map(Effect.forEach(servers, (server) => holdersAt(server, "a")), (all) => all.join() === "0,0,0")
+        )
+        const next = yield* kit.take(kit.open(two, keys), kit.token())
+        assert.isTrue(next.fences.every((fence, i) => fence >= grant.fences[i]! + 8n))
+        assert.deepStrictEqual((yield* one.forceRelease(keys[0]!, { hard: false })).holders.map(({ token }) => token), [
+          next.token
+        ])
+        assert.deepStrictEqual(yield* two.renew([next]), [{ _tag: "Lost", reason: "revoked" }])
+        const codes = (yield* one.check!).map(({ code }) => code)
+        assert.include(codes, "PERSISTENCE")
+        assert.notInclude(codes, "CLOCK_OFFSET")
+      })
+  )
+
+  it_("a minority that is down, mute or lost changes nothing", () =>
+    Effect.gen(function*() {
+      const { driver, servers } = yield* world()
+      const [one, two] = [yield* driver, yield* driver]
+      const keys = [kit.key("minority")]
+      yield* servers[0]!.kill
+      yield* servers[1]!.freeze
+      const start = performance.now()
+      const grant = yield* kit.take(kit.open(one, keys), kit.token())
+      // not the time-out of the mute one
+      assert.isBelow(performance.now() - start, 1_500)
+      yield* kit.isBusy(kit.open(two, keys), kit.token())
+      assert.deepStrictEqual(yield* one.renew([grant]), [{ _tag: "Confirmed", contended: false }])
+      const woken = yield* Queue.unbounded<void>()
+      const waiter = kit.open(two, keys)
+      yield* waiter.arm(() => woken.unsafeOffer(undefined))
+      yield* kit.isBusy(waiter, "waiter")
+      assert.strictEqual(yield* one.release(grant), "woke")
+      yield* Queue.take(woken)
+      const next = yield* kit.take(waiter, "waiter")
+      assert.isTrue(next.fences[0]! > grant.fences[0]!)
+      // mute servers answer again, and give back what they are told to
+      yield* servers[1]!.thaw
+      yield* two.release(next)
+      yield* kit.eventually(Effect.map(holdersAt(servers[1]!, "minority"), (count) => count === 0))
+    }))
+
+  it_("without a majority nobody is granted, and nothing is left behind", () =>
+    Effect.gen(function*() {
+      const { driver, servers } = yield* world()
+      const one = yield* driver
+      for (const server of servers.slice(0, 3)) yield* server.kill
+      yield* kit.eventually(
+        Effect.map(Effect.flip(one.inspect(kit.key("majority"))), (error) => error.executed === "no")
+      )
+      const error = yield* Effect.flip(kit.attempt(kit.open(one, [kit.key("majority")]), kit.token()))
+      assert.include(error.message, "too few")
+      for (const server of servers.slice(3)) {
+        yield* kit.eventually(Effect.map(holdersAt(server, "majority"), (count) => count === 0))
+      }
+    }))
+
+  it_(
+    "a server that was restarted empty takes no part until it can have forgotten nothing",
+    () =>
+      Effect.gen(function*() {
+        const { driver, servers } = yield* world(3)
+        const [one, two] = [yield* driver, yield* driver]
+        // held by two of three: the third was down
+        yield* servers[2]!.kill
+        const grant = yield* kit.take(kit.open(one, [kit.key("young")], { ttl: 1_000 }), kit.token())
+        yield* servers[2]!.start
+        yield* servers[1]!.kill
+        yield* servers[1]!.start
+        const contention = kit.open(two, [kit.key("young")])
+        yield* kit.eventually(Effect.map(Effect.exit(two.ready), (exit) => exit._tag === "Success"))
+        // two of three know nothing of the grant now, but are too young to say so
+        yield* kit.eventually(
+          Effect.map(Effect.flip(kit.attempt(contention, "thief")), ({ retryAfter }) => retryAfter !== undefined)
+        )
+        yield* Effect.sleep("2500 millis")
+        const next = yield* kit.take(contention, "thief")
+        assert.isTrue(next.fences[0]! > grant.fences[0]!)
+      })
+  )
+
+  it_(
+    "fences rise in the order of grants, whichever majorities grant and however they number",
+    () =>
+      Effect.gen(function*() {
+        const { driver, servers } = yield* world()
+        const drivers = [yield* driver, yield* driver]
+        // as if clocks were half an hour apart: the numbers that servers have stored
+        for (const [i, server] of servers.entries()) {
+          yield* server.command("HSET", record("skewed"), "f", String(Date.now() * 1_000 + i * 360_000_000))
+        }
+        let last = 0n
+        for (let i = 0; i < 25; i++) {
+          const away = servers[i % 5]!
+          yield* away.freeze
+          const by = drivers[i % 2]!
+          const grant = yield* kit.take(kit.open(by, [kit.key("skewed")]), kit.token())
+          assert.isTrue(grant.fences[0]! >= last + 8n, `grant ${i}`)
+          last = grant.fences[0]!
+          yield* by.release(grant)
+          yield* away.thaw
+        }
+      })
+  )
+
+  it_(
+    "H1 contenders with connections that die: one inside at a time, fences rise, everybody is served",
+    () =>
+      Effect.gen(function*() {
+        const { node, proxies } = yield* world()
+        const nodes = yield* Effect.forEach([1, 2, 3], () => node({ ttl: "5 seconds" }))
+        let inside = 0
+        let last = 0n
+        let served = 0
+        const storm = yield* Effect.forkScoped(Effect.forever(
+          Effect.zipRight(Effect.suspend(() => proxies[served % 5]!.cut()), Effect.sleep(50))
+        ))
+        yield* Effect.forEach(
+          nodes,
+          (locking) =>
+            Effect.repeatN(
+              locking.useLock("storm", { waitTimeout: "40 seconds" }, (lease) =>
+                Effect.gen(function*() {
+                  assert.strictEqual(++inside, 1)
+                  assert.isTrue(lease.fence > last)
+                  last = lease.fence
+                  yield* Effect.sleep(1)
+                  inside--
+                  served++
+                })),
+              14
+            ),
+          { concurrency: "unbounded" }
+        )
+        yield* storm.interruptAsFork(storm.id())
+        assert.strictEqual(served, 45)
+      })
+  )
+})
