@@ -191,7 +191,7 @@ export const lockDriverSuite = (options: Options): void => {
             }
             skipped.push(`${name}: ${reason}`)
             context.skip(reason)
-          }, 60_000 * resolved.slack)
+          }, (resolved.time === "virtual" ? 20_000 : 60_000) * resolved.slack)
         }
       })
     }

@@ -9,21 +9,24 @@ export const missing = (
   { faults = {}, storeView = {} }: DriverUnderTest,
   capabilities: Capabilities
 ): string | undefined => {
-  const has: Record<Need, boolean> = {
-    "shared mode": capabilities.modes.includes("shared"),
-    push: capabilities.push,
-    "expiry by the server": capabilities.expiry === "server",
-    "expiry by the session": capabilities.expiry === "session",
-    "an end of grants": capabilities.expiry !== "none",
-    "leases without end": capabilities.ttl.infinite,
-    "a shortest ttl": Duration.greaterThan(capabilities.ttl.min, Duration.millis(1)),
-    "storeView.grants": storeView.grants !== undefined,
-    "storeView.interests": storeView.interests !== undefined,
-    "faults.dropConnections": faults.dropConnections !== undefined,
-    "faults.loseNextReply": faults.loseNextReply !== undefined,
-    "faults.stall": faults.stall !== undefined,
-    "faults.restart": faults.restart !== undefined
+  const ways: Record<Need, readonly [has: boolean, otherwise: string]> = {
+    "shared mode": [capabilities.modes.includes("shared"), "it has no shared mode"],
+    push: [capabilities.push, "it does not push"],
+    "expiry by the server": [capabilities.expiry === "server", "its store ends no grant by its ttl"],
+    "expiry by the session": [capabilities.expiry === "session", "its grants do not end with a session"],
+    "an end of grants": [capabilities.expiry !== "none", "its grants have no end"],
+    "leases without end": [capabilities.ttl.infinite, "it has no grants without end"],
+    "a shortest ttl": [Duration.greaterThan(capabilities.ttl.min, Duration.millis(1)), "no ttl is too short for it"],
+    ...ofOption("storeView.grants", storeView.grants),
+    ...ofOption("storeView.interests", storeView.interests),
+    ...ofOption("faults.dropConnections", faults.dropConnections),
+    ...ofOption("faults.loseNextReply", faults.loseNextReply),
+    ...ofOption("faults.stall", faults.stall),
+    ...ofOption("faults.restart", faults.restart)
   }
-  const lacking = needs.filter((need) => !has[need])
-  return lacking.length === 0 ? undefined : `has no ${lacking.join(", ")}`
+  const lacking = needs.map((need) => ways[need]).filter(([has]) => !has)
+  return lacking.length === 0 ? undefined : lacking.map(([, otherwise]) => otherwise).join(", ")
 }
+
+const ofOption = <Name extends Need>(name: Name, value: unknown) =>
+  ({ [name]: [value !== undefined, `there is no \`${name}\``] }) as unknown as Record<Name, readonly [boolean, string]>

@@ -174,6 +174,7 @@ const virtual: Pick<World, "pass" | "within" | "until"> = {
     Effect.gen(function*() {
       const step = Math.max(millis / 200, 1)
       for (let passed = 0; passed <= millis; passed += step) {
+        if (yield* see) return
         yield* settle
         if (yield* see) return
         yield* TestClock.adjust(step)
@@ -264,16 +265,31 @@ export const makeWorld = (options: Settings, store: DriverUnderTest): World => {
     node: (engineOptions) =>
       Effect.gen(function*() {
         const { answered, driver } = counting(yield* store.open)
+        const closing: Closing = { clock: undefined }
+        yield* Effect.addFinalizer(() => closing.clock === undefined ? Effect.void : Fiber.interrupt(closing.clock))
         const locking = yield* Locking.make(driver, { namespace, ...engineOptions })
-        // closing may have to wait for something, and nobody moves the clock any more
-        if (options.time === "virtual") {
-          yield* Effect.addFinalizer(() => Effect.forkDaemon(Effect.repeatN(TestClock.adjust("1 second"), 20)))
-        }
+        if (options.time === "virtual") yield* timePasses(closing)
         return { locking, driver, answered }
       })
   }
   return world
 }
+
+interface Closing {
+  clock: Fiber.RuntimeFiber<unknown> | undefined
+}
+
+/** Closing an engine may have to wait for something, and nobody moves the clock any more. */
+const timePasses = (closing: Closing): Effect.Effect<void, never, Scope.Scope> =>
+  Effect.addFinalizer(() =>
+    Effect.map(
+      // a finalizer is uninterruptible, and so is what it forks
+      Effect.forkDaemon(Effect.interruptible(Effect.forever(TestClock.adjust("1 second")))),
+      (fiber) => {
+        closing.clock = fiber
+      }
+    )
+  )
 
 const makeProcess = (world: World, driver: LockDriver): Process => {
   const contend: Process["contend"] = (keys, options = {}) => {

@@ -63,7 +63,7 @@ export const faults: Group = {
             const first = yield* Effect.either(one.attempt(keys, { token }))
             if (first._tag === "Left") {
               assert.strictEqual(first.left.executed, "unknown", "it may have been executed")
-            }
+            } else assert.strictEqual(first.right._tag, "Grant", "nobody else holds it")
             const claim = { token, keys, mode: "exclusive" } as const
             if (i % 2 === 0) {
               const again = yield* one.grant(keys, { token })
@@ -160,7 +160,7 @@ export const faults: Group = {
           const waiter = yield* Effect.fork(two.locking.withLock(Effect.void, "k", patience))
           yield* world.until("the waiter", Effect.sync(() => two.answered.attempt > 0))
           yield* world.store.faults!.restart!
-          yield* Fiber.await(section)
+          yield* world.within("the section's end", Fiber.await(section), 6 * world.ttl + world.soon)
           yield* world.within("its turn", Fiber.join(waiter), 30_000 * world.options.slack)
           assert.isTrue(Option.isSome(yield* one.locking.withLockIfAvailable(Effect.void, "another key")))
         })

@@ -97,9 +97,9 @@ export const leases: Group = {
           const [one, two, three] = [yield* world.process, yield* world.process, yield* world.process]
           const grant = yield* one.grant(keys, { ttl: world.ttl })
           yield* world.pass(world.ttl * 0.7)
-          yield* two.renew({ ...grant, token: newToken() })
+          yield* two.renew({ ...grant, token: newToken(), ttl: Duration.millis(world.longTtl) })
           yield* world.pass(world.ttl * 0.3 + 20)
-          yield* world.until("its end", Effect.map(three.attempt(keys), isGrant), world.ttl * 0.5 + world.soon)
+          yield* world.until("its end", Effect.map(three.attempt(keys), isGrant), world.ttl + world.soon)
         })
     ),
 
