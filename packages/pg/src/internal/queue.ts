@@ -51,7 +51,7 @@ const acquires: ReadonlySet<Action> = new Set([
 
 export interface Queue {
   readonly add: (job: Job) => void
-  /** From now on jobs go to this connection; what waits is sent. */
+  /** From now on jobs go to this connection. Without one they fail at once. */
   readonly attach: (connection: Connection, marker: string) => void
   /** The connection is gone: what was sent fails with an unknown outcome, the rest provably not executed. */
   readonly detach: (error: unknown) => void
@@ -155,6 +155,7 @@ export const make = (options: {
 
   const queue = {
     add: (job: Job) => {
+      if (connection === undefined) return job.fail(noSession())
       jobs.push(job)
       pump()
     },
@@ -162,7 +163,6 @@ export const make = (options: {
       connection = next
       marker = owner
       queue.answeredAt = options.now()
-      pump()
     },
     detach: (error: unknown) => {
       const unanswered = sent ?? []
@@ -170,7 +170,7 @@ export const make = (options: {
       connection = undefined
       done()
       for (const job of unanswered) job.fail(failure("unknown", "the session with PostgreSQL ended", error))
-      for (const job of waiting) job.fail(failure("no", "there is no session with PostgreSQL", error))
+      for (const job of waiting) job.fail(noSession(error))
     },
     sentAt: undefined as number | undefined,
     answeredAt: 0,
@@ -180,6 +180,8 @@ export const make = (options: {
   }
   return queue
 }
+
+const noSession = (error?: unknown) => failure("no", "there is no session with PostgreSQL", error)
 
 export const toStatement = (batch: string, marker: string, rows: ReadonlyArray<Row>): Statement => ({
   name: "effect_locking_batch",
