@@ -24,10 +24,11 @@ import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Queue from "effect/Queue"
-import type * as Scope from "effect/Scope"
+import * as Scope from "effect/Scope"
 import * as TestClock from "effect/TestClock"
 import { assert } from "vitest"
 import type { DriverUnderTest, Settings } from "../../LockDriverSuite.js"
+import { inRealTime } from "../realTime.js"
 
 export type Run = Effect.Effect<void, unknown, Scope.Scope>
 
@@ -201,13 +202,19 @@ const real: Pick<World, "pass" | "within" | "until"> = {
     })
 }
 
-/** The engine alone knows how keys are written; a driver that grants nothing is told how. */
-const resolve = (
-  names: ReadonlyArray<LockKey.Input>,
-  options: { readonly namespace: string; readonly tenant?: string | undefined }
-): Effect.Effect<ReadonlyArray<LockKey.ResolvedKey>, LockError> =>
-  Effect.scoped(Effect.gen(function*() {
-    let seen: ReadonlyArray<LockKey.ResolvedKey> = []
+interface Resolver {
+  readonly locking: Locking.Locking
+  readonly last: { seen: ReadonlyArray<LockKey.ResolvedKey> }
+}
+
+const resolvers = new Map<string, Resolver>()
+
+/** The engine alone knows how keys are written: one over a driver that grants nothing, and that nothing has to close. */
+const resolverOf = (namespace: string): Effect.Effect<Resolver, LockError> =>
+  Effect.gen(function*() {
+    const known = resolvers.get(namespace)
+    if (known !== undefined) return known
+    const last: Resolver["last"] = { seen: [] }
     const driver: LockDriver = {
       name: "nowhere",
       capabilities: {
@@ -220,7 +227,7 @@ const resolve = (
       },
       ready: Effect.void,
       contend: ({ keys }) => {
-        seen = keys
+        last.seen = keys
         return { attempt: () => Effect.succeed({ _tag: "Busy" }), arm: () => Effect.void, withdraw: Effect.void }
       },
       renew: () => Effect.succeed([]),
@@ -230,12 +237,23 @@ const resolve = (
       list: () => Effect.succeed([]),
       forceRelease: () => Effect.succeed({ holders: [], others: [] })
     }
-    const locking = yield* Locking.make(driver, { namespace: options.namespace })
-    const asked = locking.withLocks(Effect.void, names, { waitTimeout: 0 }).pipe(
+    const locking = yield* Scope.extend(Locking.make(driver, { namespace }), yield* Scope.make())
+    const resolver = { locking, last }
+    resolvers.set(namespace, resolver)
+    return resolver
+  })
+
+const resolve = (
+  names: ReadonlyArray<LockKey.Input>,
+  options: { readonly namespace: string; readonly tenant?: string | undefined }
+): Effect.Effect<ReadonlyArray<LockKey.ResolvedKey>, LockError> =>
+  inRealTime(Effect.gen(function*() {
+    const resolver = yield* resolverOf(options.namespace)
+    const asked = resolver.locking.withLocks(Effect.void, names, { waitTimeout: 0 }).pipe(
       Effect.catchTag("LockBusy", () => Effect.void)
     )
     yield* options.tenant === undefined ? asked : LockKey.withTenant(asked, options.tenant)
-    return seen
+    return resolver.last.seen
   }))
 
 export const makeWorld = (options: Settings, store: DriverUnderTest): World => {

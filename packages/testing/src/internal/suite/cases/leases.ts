@@ -15,10 +15,11 @@ export const leases: Group = {
       Effect.gen(function*() {
         const keys = yield* world.keys("k")
         const [one, two] = [yield* world.process, yield* world.process]
+        const rival = { token: newToken() }
         const before = yield* world.now
         yield* one.grant(keys, { ttl: world.ttl })
         for (let tenth = 1; tenth < 10; tenth++) {
-          const answer = yield* two.attempt(keys)
+          const answer = yield* two.attempt(keys, rival)
           // what is not seen in time says nothing
           if ((yield* world.now) - before >= world.ttl) break
           assert.strictEqual(answer._tag, "Busy", "before its time")
@@ -26,7 +27,7 @@ export const leases: Group = {
         }
         yield* world.until(
           "its end",
-          Effect.map(two.attempt(keys), isGrant),
+          Effect.map(two.attempt(keys, rival), isGrant),
           3 * world.ttl + world.soon
         )
         assert.isAtLeast((yield* world.now) - before, world.ttl)
