@@ -9,6 +9,7 @@ import type * as Scope from "effect/Scope"
 import type { Ask } from "./ask.js"
 import { type Client, duplicate, isCluster, type Own } from "./client.js"
 import { driverError, notConnected } from "./errors.js"
+import * as gates from "./gate.js"
 
 export type Listener = (message: string) => void
 
@@ -46,7 +47,6 @@ export const make = (client: Client, name: string): Effect.Effect<Channels, neve
     )
     const channels = new Map<string, Channel>()
     let isDown = false
-    let lastError: unknown = undefined
 
     const wakeAll = () => {
       // waking may come back with a call at once
@@ -83,7 +83,7 @@ export const make = (client: Client, name: string): Effect.Effect<Channels, neve
       next(0)
     }
 
-    own.on("error", (error) => lastError = error)
+    const gate = gates.make(own)
     own.on("ready", subscribeAll)
     own.on("close", () => {
       for (const channel of channels.values()) channel.inForce = false
@@ -111,9 +111,9 @@ export const make = (client: Client, name: string): Effect.Effect<Channels, neve
     yield* Effect.forkScoped(Effect.forever(Effect.delay(tend, rounds)))
 
     return {
-      listen: (names, listener) => (done) => {
+      listen: (all, listener) => (done) => {
         let missing: Array<string> | undefined
-        for (const name of names) {
+        for (const name of all) {
           let channel = channels.get(name)
           if (channel === undefined) channels.set(name, channel = new Channel())
           channel.listeners.add(listener)
@@ -121,8 +121,8 @@ export const make = (client: Client, name: string): Effect.Effect<Channels, neve
           if (!channel.inForce) (missing ??= []).push(name)
         }
         if (missing === undefined) return done(true)
-        if (own.status !== "ready") return done(notConnected(lastError))
-        subscribe(missing)(done)
+        const names = missing
+        gate.pass((isOpen) => isOpen ? subscribe(names)(done) : done(notConnected(gate.lastError())))
       },
       leave: (names, listener) => {
         for (const name of names) channels.get(name)?.listeners.delete(listener)

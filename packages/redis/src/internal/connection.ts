@@ -8,6 +8,7 @@ import type * as Scope from "effect/Scope"
 import { type Ask, isFailure } from "./ask.js"
 import { type Client, duplicate, isCluster, type Own } from "./client.js"
 import { driverError, isUnknownScript, notConnected, unintelligible } from "./errors.js"
+import * as gates from "./gate.js"
 import { type Script, time } from "./scripts.js"
 import { within } from "./within.js"
 
@@ -43,41 +44,12 @@ export const make = (client: Client, name: string): Effect.Effect<Connection, ne
       (own) => Effect.sync(() => own.disconnect())
     )
     const now = () => Number(clock.unsafeCurrentTimeNanos()) / 1e6
-    let lastError: unknown = undefined
+    const gate = gates.make(own)
     let observed: { readonly millis: number; readonly at: number } | undefined = undefined
-    let wasReady = false
-    let isReconnecting = false
-    let waiting: Array<() => void> = []
-    const goOn = () => {
-      const all = waiting
-      waiting = []
-      for (const again of all) again()
-    }
-    own.on("error", (error) => lastError = error)
-    own.on("close", () => {
-      // one that was good comes back at once, as a rule; one that did not come back is not waited for
-      isReconnecting = wasReady
-      wasReady = false
-      // another server may be at the other end next time, with another clock
-      observed = undefined
-      goOn()
-    })
-    own.on("end", () => {
-      isReconnecting = false
-      goOn()
-    })
-    own.on("ready", () => {
-      wasReady = true
-      lastError = undefined
-      goOn()
-    })
+    // another server may be at the other end next time, with another clock
+    own.on("close", () => observed = undefined)
 
-    const run: Connection["run"] = (script, keys, args) => (done) => {
-      if (own.status !== "ready") {
-        if (!isReconnecting) return done(notConnected(lastError))
-        waiting.push(() => run(script, keys, args)(done))
-        return
-      }
+    const send = (script: Script, keys: ReadonlyArray<string>, args: ReadonlyArray<string>): Ask<Reply> => (done) => {
       const answered = (reply: unknown) => done(isReply(reply) ? reply : unintelligible(script.name))
       const failed = (error: unknown) => done(driverError(error))
       own.evalsha(script.sha, keys.length, ...keys, ...args).then(answered, (error) => {
@@ -86,16 +58,20 @@ export const make = (client: Client, name: string): Effect.Effect<Connection, ne
       })
     }
 
+    const run: Connection["run"] = (script, keys, args) => (done) =>
+      gate.pass((isOpen) => isOpen ? send(script, keys, args)(done) : done(notConnected(gate.lastError())))
+
     const connected = Effect.async<void, DriverError>((resume) => {
       if (own.status === "ready") return resume(Effect.void)
       const onReady = () => {
         stop()
         resume(Effect.void)
       }
-      // the first failure is told: whoever wants to wait for a store starts lazily
+      // the first failure is told: whoever wants to wait for a store starts lazily; a cluster asks one node after the other
       const onClose = () => {
+        if (isCluster(client)) return
         stop()
-        resume(Effect.suspend(() => Effect.fail(notConnected(lastError))))
+        resume(Effect.suspend(() => Effect.fail(notConnected(gate.lastError()))))
       }
       const stop = () => {
         own.off("ready", onReady)
@@ -109,7 +85,7 @@ export const make = (client: Client, name: string): Effect.Effect<Connection, ne
     return {
       isCluster: isCluster(client),
       own,
-      ready: within(connected, patience, () => notConnected(lastError)),
+      ready: within(connected, patience, () => notConnected(gate.lastError())),
       run,
       now,
       serverNow: () => observed === undefined ? undefined : observed.millis + (now() - observed.at),
