@@ -1,7 +1,7 @@
 // Writes packages/*/src/index.ts from the modules beside it: `pnpm codegen`; `pnpm codegen --check` fails when one is stale.
 // A public module has a capital first letter and opens with a JSDoc comment that has `@since`; the index repeats it.
-// Modules that load effect/Schema or effect/Stream cost every importer of the index as much as all of Effect: they stay
-// out of it and are reached by their own path.
+// Modules that load effect/Schema or effect/Stream cost every importer of the index as much as all of Effect, and vitest
+// can be loaded in tests only: they stay out of it and are reached by their own path.
 import * as fs from "node:fs"
 import * as path from "node:path"
 
@@ -22,7 +22,7 @@ for (const name of fs.readdirSync(packages).sort()) {
   const src = path.join(packages, name, "src")
   if (!fs.existsSync(src)) continue
   const isHeavy = (file) =>
-    /^import (?!type)[^\n]*from "effect\/(Schema|Stream)"/m.test(fs.readFileSync(path.join(src, file), "utf8"))
+    /^import (?!type)[^\n]*from "(effect\/(Schema|Stream)|vitest)"/m.test(fs.readFileSync(path.join(src, file), "utf8"))
   const modules = fs.readdirSync(src).filter((file) => /^[A-Z]\w*\.ts$/.test(file) && !isHeavy(file)).sort()
   if (modules.length === 0) continue
   const index = path.join(src, "index.ts")

@@ -129,7 +129,7 @@ export const settings = (options: Options): Settings => ({
  * @example
  * ```ts
  * // test/memory.test.ts
- * import { LockDriverSuite } from "@effect-locking/testing"
+ * import * as LockDriverSuite from "@effect-locking/testing/LockDriverSuite"
  * import { Effect } from "effect"
  * import { MemoryStore } from "effect-locking"
  *

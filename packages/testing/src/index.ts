@@ -25,14 +25,6 @@ export * as KitError from "./KitError.js"
 export * as Linearizability from "./Linearizability.js"
 
 /**
- * What every driver has to do, as tests: one call in a test file of Vitest runs them over a driver, through the SPI and
- * through `Locking` over it. Names of tests begin with the ids of the promises that they show.
- *
- * @since 0.1.0
- */
-export * as LockDriverSuite from "./LockDriverSuite.js"
-
-/**
  * Judges a history: what no lock may do, and what a lock that is one must be able to explain. It believes nobody's
  * word on exclusion; it compares times.
  *

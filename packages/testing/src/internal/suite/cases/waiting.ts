@@ -99,7 +99,7 @@ export const waiting: Group = {
         const grant = yield* holder.grant(keys)
         const alone = (yield* holder.renew(grant))[0]!
         assert.isTrue(alone._tag === "Confirmed" && !alone.contended, "nobody waits")
-        yield* waits(waiter.contend(keys))
+        yield* Effect.asVoid(waits(waiter.contend(keys)))
         const contended = (yield* holder.renew(grant))[0]!
         assert.strictEqual(contended._tag, "Confirmed")
         if (knows(world, "waiters")) assert.deepStrictEqual(contended, { _tag: "Confirmed", contended: true })
