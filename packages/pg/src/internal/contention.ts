@@ -59,8 +59,8 @@ class PgContention implements Contention {
       const until = session.now() + Duration.toMillis(left)
       return Effect.zipRight(
         // a new session knows nothing of those who wait
-        this.isWaiting && this.ids.some(({ lock }) => session.books.interests.get(lock)?.registered === false)
-          ? register(session, this.ids)
+        this.isWaiting && !this.isRegistered
+          ? Effect.catchIf(register(session, this.ids), (error) => error === noRoom, () => Effect.void)
           : session.opened,
         Effect.async<Answer, DriverError>((resume) => {
           let isWanted = true
@@ -76,8 +76,10 @@ class PgContention implements Contention {
             else if (session.quarantine() > 0) fail(quarantined(session.quarantine()))
             else if (!this.ids.every((ids) => session.books.isOpenTo(ids, this.request.mode))) answer(busy)
             else {
-              const full = session.fullAt()
-              if (full === undefined || this.ids.every((ids) => session.books.shares(ids))) return false
+              // who waits was let in already
+              if (this.isRegistered || this.ids.every((ids) => session.books.shares(ids))) return false
+              const full = session.fullAt(this.ids.length)
+              if (full === undefined) return false
               answer({ _tag: "Full", limit: full })
             }
             return true
@@ -106,6 +108,7 @@ class PgContention implements Contention {
     const ids = this.ids[0]!
     let again: Owned | undefined
     let intent: Interest | undefined
+    let asked = 0
     return {
       _tag: "Rows",
       locks: this.locks,
@@ -119,13 +122,19 @@ class PgContention implements Contention {
           ? Action.joinShared
           : Action.lockShared
         intent = this.missingIntent(ids)
-        return intent === undefined ? [{ action, ids }] : [{ action, ids }, { action: Action.intent, ids }]
+        const rows = intent === undefined ? [{ action, ids }] : [{ action, ids }, { action: Action.intent, ids }]
+        books.asked += asked = rows.length
+        return rows
       },
       settle: ([code, hasIntent]) => {
+        books.asked -= asked
         if (intent !== undefined && hasIntent === BigInt(Code.done)) intent.hasIntent = true
         answer(again === undefined ? this.won(token, [code!]) : this.grantOf(again))
       },
-      fail
+      fail: (error) => {
+        books.asked -= asked
+        fail(error)
+      }
     }
   }
 
@@ -139,6 +148,7 @@ class PgContention implements Contention {
     const { environment: { fence, session }, ids, request: { mode } } = this
     const shared = mode === "shared"
     let again: Owned | undefined
+    let asked = 0
     const job: StatementJob = {
       _tag: "Statement",
       touches: ids.map((ids) => ({ action: shared ? Action.lockShared : Action.lock, ids })),
@@ -146,6 +156,7 @@ class PgContention implements Contention {
         if (settled()) return undefined
         again = session.books.owned.get(token)
         if (again !== undefined) return { text: "select 1" }
+        session.books.asked += asked = ids.length
         return {
           name: `effect_locking_${mode}`,
           text: sql.group(fence, shared),
@@ -162,11 +173,21 @@ class PgContention implements Contention {
           ]
         }
       },
-      settle: (rows) =>
-        answer(again === undefined ? this.won(token, rows.map(([code]) => BigInt(code))) : this.grantOf(again)),
-      fail
+      settle: (rows) => {
+        session.books.asked -= asked
+        answer(again === undefined ? this.won(token, rows.map(([code]) => BigInt(code))) : this.grantOf(again))
+      },
+      fail: (error) => {
+        session.books.asked -= asked
+        fail(error)
+      }
     }
     return job
+  }
+
+  private get isRegistered(): boolean {
+    const { interests } = this.environment.session.books
+    return this.isWaiting && this.ids.every(({ lock }) => interests.get(lock)?.registered === true)
   }
 
   private missingIntent({ lock }: LockIds): Interest | undefined {
@@ -238,12 +259,18 @@ export const register = (session: Session, all: ReadonlyArray<LockIds>): Effect.
           ...(hasWriter(interest) && !interest.hasIntent ? [{ interest, isIntent: true }] : [])
         ])
         if (asked.length === 0) answer()
+        else if (session.fullAt(asked.length) !== undefined) {
+          asked = []
+          fail(noRoom)
+        }
+        session.books.asked += asked.length
         return asked.map(({ interest: { ids }, isIntent }) => ({
           action: isIntent ? Action.intent : Action.interest,
           ids
         }))
       },
       settle: (codes) => {
+        session.books.asked -= asked.length
         asked.forEach(({ interest, isIntent }, i) => {
           if (codes[i] !== BigInt(Code.done)) return
           if (isIntent) interest.hasIntent = true
@@ -251,7 +278,10 @@ export const register = (session: Session, all: ReadonlyArray<LockIds>): Effect.
         })
         answer()
       },
-      fail
+      fail: (error) => {
+        session.books.asked -= asked.length
+        fail(error)
+      }
     }
   })
   return Effect.zipRight(
@@ -287,6 +317,9 @@ const withdraw = (session: Session, all: ReadonlyArray<LockIds>, hasWon: boolean
     settle: answer,
     fail
   }))
+
+/** Who finds no room among those who wait polls. */
+const noRoom = new DriverError({ executed: "no", message: "there is no room left in the server's lock table" })
 
 /** The session ended, and the interest with it. */
 const forget = (session: Session, all: ReadonlyArray<LockIds>): void => {

@@ -44,8 +44,8 @@ export interface Session {
   readonly isOpen: () => boolean
   /** For so many milliseconds nothing may be granted: the server may have forgotten what others believe to hold. */
   readonly quarantine: () => number
-  /** The most keys that may be held now; `undefined`: there is room. */
-  readonly fullAt: () => number | undefined
+  /** The most keys that may be held now; `undefined`: there is room for so many entries. */
+  readonly fullAt: (entries: number) => number | undefined
   /** Fences rise over a reconnection. */
   readonly saw: (fence: bigint) => void
 }
@@ -233,10 +233,11 @@ export const make = (
       opened,
       isOpen: () => state._tag === "Open",
       quarantine: () => Math.max(0, grantsFrom - now()),
-      fullAt: () => {
+      fullAt: (entries) => {
         if (state._tag !== "Open") return undefined
+        const { limit } = state.facts
         const isCrowded = count !== undefined && count.locks > state.slots / 2
-        return isCrowded || books.size >= state.facts.limit ? Math.min(state.facts.limit, books.size) : undefined
+        return isCrowded || books.size + books.asked + entries > limit ? Math.min(limit, books.size) : undefined
       },
       saw: (fence) => {
         if (fence > lastFence) lastFence = fence

@@ -103,11 +103,13 @@ select (case when m.ok is null then ${Code.notOurs} when v.won then ${fence}
 from m, v order by m.i`
 }
 
-/** The locks of this session, so that what a failed batch left behind can be seen. */
+/**
+ * The locks of this session, so that what a failed batch left behind can be seen. It reads no table that databases share,
+ * which would take a lock where there may be no room for one.
+ */
 export const ownLocks = `select case when objsubid = 1 then ((classid::int8 << 32) | objid::int8)::text
  else (classid::int8 - (classid::int8 >> 31 << 32))::text || ',' || (objid::int8 - (objid::int8 >> 31 << 32))::text end,
- mode from pg_locks where locktype = 'advisory' and pid = pg_backend_pid()
- and database = (select oid from pg_database where datname = current_database())`
+ mode from pg_lock_status() where locktype = 'advisory' and pid = pg_backend_pid()`
 
 /** Claims the session if nobody has; another answer than the marker means that it is shared with somebody. */
 export const claimSession = `select case when coalesce(current_setting('${marker}', true), '') in ('', $1)
