@@ -5,7 +5,7 @@
 import type { DriverError } from "effect-locking/LockDriver"
 import { type Connection, failure, isAnswer, type Rows, type Statement } from "./connection.js"
 import type { LockIds } from "./pure/lockId.js"
-import { Action, Code } from "./sql.js"
+import { Action, type Batch, Code } from "./sql.js"
 
 /** What one key is asked for. */
 export interface Row {
@@ -49,6 +49,15 @@ const acquires: ReadonlySet<Action> = new Set([
   Action.intent
 ])
 
+const usesIntent: ReadonlySet<Action> = new Set([
+  Action.lockShared,
+  Action.joinShared,
+  Action.intent,
+  Action.withdrawIntent,
+  Action.dropIntent,
+  Action.contended
+])
+
 export interface Queue {
   readonly add: (job: Job) => void
   /** From now on jobs go to this connection. Without one they fail at once. */
@@ -63,7 +72,7 @@ export interface Queue {
 
 export const make = (options: {
   readonly now: () => number
-  readonly batch: string
+  readonly batch: Batch
   /** A batch failed and may have left locks behind: ends once nothing is held but what is in the books. */
   readonly repair: (
     connection: Connection,
@@ -183,16 +192,31 @@ export const make = (options: {
 
 const noSession = (error?: unknown) => failure("no", "there is no session with PostgreSQL", error)
 
-export const toStatement = (batch: string, marker: string, rows: ReadonlyArray<Row>): Statement => ({
-  name: "effect_locking_batch",
-  text: batch,
-  values: [
-    marker,
-    rows.map(({ action }) => action),
-    rows.map(({ ids }) => ids.lock),
-    rows.map(({ ids }) => ids.interest[0]),
-    rows.map(({ ids }) => ids.interest[1]),
-    rows.map(({ ids }) => ids.intent[0]),
-    rows.map(({ ids }) => ids.intent[1])
-  ]
-})
+/** Of values that need no quotes; the client would look at each of them. */
+const array = (values: ReadonlyArray<string | number>): string => `{${values.join(",")}}`
+
+export const toStatement = (batch: Batch, marker: string, rows: ReadonlyArray<Row>): Statement => {
+  if (rows.length === 1) {
+    const { action, ids: { interest, lock } } = rows[0]!
+    if (action === Action.lock) return { name: "effect_locking_lock", text: batch.lock, values: [marker, lock] }
+    if (action === Action.unlock) {
+      return { name: "effect_locking_unlock", text: batch.unlock, values: [marker, lock, ...interest] }
+    }
+  }
+  // what an action does not use need not be known
+  const interests = rows.map(({ action, ids }) => action === Action.lock ? nobody.interest : ids.interest)
+  const intents = rows.map(({ action, ids }) => usesIntent.has(action) ? ids.intent : nobody.intent)
+  return {
+    name: "effect_locking_batch",
+    text: batch.many,
+    values: [
+      marker,
+      array(rows.map(({ action }) => action)),
+      array(rows.map(({ ids }) => ids.lock)),
+      array(interests.map(([high]) => high)),
+      array(interests.map(([, low]) => low)),
+      array(intents.map(([high]) => high)),
+      array(intents.map(([, low]) => low))
+    ]
+  }
+}

@@ -9,7 +9,7 @@ import * as sql from "./sql.js"
 
 export const repair = (options: {
   readonly connection: Connection
-  readonly batch: string
+  readonly batch: sql.Batch
   readonly marker: string
   readonly books: Books
   /** What the failed statement may have locked or unlocked. */

@@ -51,18 +51,33 @@ export const Code = { busy: 0, done: 1, woke: 2, gone: 3, retry: -2, notOurs: -1
 
 const mine = (parameter: string) => `current_setting('${marker}', true) is not distinct from ${parameter}`
 
-const notify = `${Code.woke} + length(pg_notify('${wakeChannel}', t.k::text)::text)`
+const notify = (lock: string) => `${Code.woke} + length(pg_notify('${wakeChannel}', ${lock}::text)::text)`
+
+const locked = (lock: string, fence: string) =>
+  `case when pg_try_advisory_lock(${lock}) then ${fence} else ${Code.busy} end`
 
 /** The unlock comes before the look for interest, which every waiter registers before the try it relies on. */
-const unlocked = (unlock: string) =>
-  `case when not ${unlock} then ${Code.gone} when pg_try_advisory_xact_lock(t.a, t.b) then ${Code.done} else ${notify} end`
+const unlocked = (unlock: string, lock = "t.k", interest = "t.a, t.b") =>
+  `case when not ${unlock} then ${Code.gone} when pg_try_advisory_xact_lock(${interest}) then ${Code.done} else ${
+    notify(lock)
+  } end`
 
-/**
- * A batch: row by row, in order. Parameters: marker, actions, locks, the halves of interest and of intent.
- */
-export const batch = (fence: string): string =>
-  `select (case when ${mine("$1")} then case t.o
- when '${Action.lock}' then case when pg_try_advisory_lock(t.k) then ${fence} else ${Code.busy} end
+/** The statements for rows of a batch. */
+export interface Batch {
+  /** Any number of them, row by row, in order. Parameters: marker, actions, locks, the halves of interest and of intent. */
+  readonly many: string
+  /** What is asked for most, by itself: half the work for the server. Parameters: marker, lock. */
+  readonly lock: string
+  /** Parameters: marker, lock, the halves of interest. */
+  readonly unlock: string
+}
+
+const guarded = (answer: string) => `(case when ${mine("$1")} then ${answer} else ${Code.notOurs} end)::text`
+
+export const batch = (fence: string): Batch => ({
+  many: `select ${
+    guarded(`case t.o
+ when '${Action.lock}' then ${locked("t.k", fence)}
  when '${Action.lockShared}' then case when pg_try_advisory_xact_lock_shared(t.c, t.d)
   then case when pg_try_advisory_lock_shared(t.k) then ${fence} else ${Code.busy} end else ${Code.busy} end
  when '${Action.joinShared}' then case when pg_try_advisory_xact_lock_shared(t.c, t.d) then ${fence} else ${Code.busy} end
@@ -72,11 +87,15 @@ export const batch = (fence: string): string =>
  when '${Action.withdrawInterest}' then case when pg_advisory_unlock_shared(t.a, t.b) then ${Code.done} else ${Code.gone} end
  when '${Action.intent}' then case when pg_try_advisory_lock(t.c, t.d) then ${Code.done} else ${Code.busy} end
  when '${Action.withdrawIntent}' then case when not pg_advisory_unlock(t.c, t.d) then ${Code.gone}
-  when pg_try_advisory_xact_lock(t.a, t.b) then ${Code.done} else ${notify} end
+  when pg_try_advisory_xact_lock(t.a, t.b) then ${Code.done} else ${notify("t.k")} end
  when '${Action.dropIntent}' then case when pg_advisory_unlock(t.c, t.d) then ${Code.done} else ${Code.gone} end
  when '${Action.contended}' then case when pg_try_advisory_xact_lock_shared(t.c, t.d) then 0 else 1 end
- else ${Code.done} end else ${Code.notOurs} end)::text
-from unnest($2::text[], $3::int8[], $4::int4[], $5::int4[], $6::int4[], $7::int4[]) with ordinality t(o, k, a, b, c, d, i)`
+ else ${Code.done} end`)
+  }
+from unnest($2::text[], $3::int8[], $4::int4[], $5::int4[], $6::int4[], $7::int4[]) with ordinality t(o, k, a, b, c, d, i)`,
+  lock: `select ${guarded(locked("$2::int8", fence))}`,
+  unlock: `select ${guarded(unlocked("pg_advisory_unlock($2::int8)", "$2::int8", "$3::int4, $4::int4"))}`
+})
 
 /**
  * All of several keys, or none: stops at the first that is busy and unlocks what it took. Parameters: marker, locks,

@@ -44,10 +44,32 @@ export interface LockIds {
   readonly intent: Pair
 }
 
-export const lockId = (key: KeyParts): string => int64("lock", key).toString()
+/** Hashes what is asked for, once. */
+class HashedIds implements LockIds {
+  readonly lock: string
+  private hashedInterest: Pair | undefined
+  private hashedIntent: Pair | undefined
 
-export const lockIds = (key: KeyParts): LockIds => ({
-  lock: lockId(key),
-  interest: pair(int64("interest", key)),
-  intent: pair(int64("intent", key))
-})
+  constructor(private readonly key: KeyParts) {
+    this.lock = int64("lock", key).toString()
+  }
+
+  get interest(): Pair {
+    return this.hashedInterest ??= pair(int64("interest", this.key))
+  }
+
+  get intent(): Pair {
+    return this.hashedIntent ??= pair(int64("intent", this.key))
+  }
+}
+
+/** A key is asked for, granted and released as one object. */
+const known = new WeakMap<KeyParts, LockIds>()
+
+export const lockIds = (key: KeyParts): LockIds => {
+  let ids = known.get(key)
+  if (ids === undefined) known.set(key, ids = new HashedIds(key))
+  return ids
+}
+
+export const lockId = (key: KeyParts): string => lockIds(key).lock
