@@ -128,18 +128,18 @@ export const settings = (options: Options): Settings => ({
  *
  * @example
  * ```ts
- * // test/memory.test.ts
- * import * as LockDriverSuite from "@effect-locking/testing/LockDriverSuite"
+ * import type * as LockDriverSuite from "@effect-locking/testing/LockDriverSuite"
  * import { Effect } from "effect"
  * import { MemoryStore } from "effect-locking"
  *
- * LockDriverSuite.lockDriverSuite({
+ * // in test/conformance.test.ts: LockDriverSuite.lockDriverSuite(options)
+ * const options: LockDriverSuite.Options = {
  *   name: "memory",
  *   time: "virtual",
  *   make: Effect.map(MemoryStore.make, (store) => ({ open: MemoryStore.driver(store) })),
  *   capabilities: { modes: ["exclusive", "shared"], push: true, expiry: "server" },
  *   knows: ["fence", "token", "since", "until", "session", "metadata", "keys", "waiters"]
- * })
+ * }
  * ```
  *
  * @since 0.1.0

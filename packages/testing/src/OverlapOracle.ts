@@ -72,7 +72,10 @@ const groupBy = <A>(values: ReadonlyArray<A>, nameOf: (value: A) => string): Rea
 
 const millis = (micros: number): string => `${(micros / 1_000).toFixed(3)} ms`
 
-const callsOf = (history: ReadonlyArray<Event>, violate: (violation: Violation) => void): ReadonlyArray<lockModel.Call> => {
+const callsOf = (
+  history: ReadonlyArray<Event>,
+  violate: (violation: Violation) => void
+): ReadonlyArray<lockModel.Call> => {
   const calls = new Map<string, { readonly invoke: Invoke; answer: Return | undefined }>()
   for (const event of history) {
     if (event._tag !== "invoke") continue

@@ -433,10 +433,9 @@ const isReady = (data: string, pid: number | undefined): boolean => {
  *   const server = yield* PostgresServer.make({ version: 15, settings: { max_connections: "20" } })
  *   yield* server.createRole("app", { settings: { idle_session_timeout: "1s" } })
  *   yield* server.restart("immediate")
+ *   // [ { current_user: "app" } ]
  *   return yield* server.query("select current_user", [], { role: "app" })
  * })
- *
- * Effect.runPromise(Effect.scoped(program)).then(console.log) // [ { current_user: 'app' } ]
  * ```
  *
  * @since 0.1.0
