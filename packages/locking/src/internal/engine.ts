@@ -108,7 +108,8 @@ const readyLimit = 60_000
 
 const awaitReady = (core: Core): Effect.Effect<void, LockError.ProviderFailed | LockError.DriverInvalid> =>
   Effect.flatMap(
-    calls.askFreely(core, () => core.driver.ready, readyLimit),
+    // its own limit must not keep the process of a layer alive that failed
+    Effect.ensuring(calls.askFreely(core, () => core.driver.ready, readyLimit), Effect.sync(core.timer.trim)),
     (exit) =>
       exit === undefined
         ? Effect.fail(
