@@ -1,0 +1,206 @@
+/** Wake-ups that get lost, and what waiting costs. */
+import * as PostgresServer from "@effect-locking/testing/PostgresServer"
+import { assert, describe, it } from "@effect/vitest"
+import { Deferred, Duration, Effect, Fiber, Logger, LogLevel } from "effect"
+import type { Locking } from "effect-locking/Locking"
+import { backends, clock, held, keysHeld, node, nothingHeld, slack, somebodyWaits, terminate, until } from "./kit.js"
+
+const patient = { waitTimeout: "25 seconds" } as const
+
+/** A section that ends when it is told to. */
+const section = (locking: Locking, key: string) =>
+  Effect.gen(function*() {
+    const gate = yield* Deferred.make<void>()
+    const inside = yield* Deferred.make<void>()
+    const fiber = yield* Effect.fork(
+      locking.withLock(Effect.zipRight(Deferred.succeed(inside, undefined), Deferred.await(gate)), key, patient)
+    )
+    yield* Deferred.await(inside)
+    return Effect.gen(function*() {
+      yield* Deferred.succeed(gate, undefined)
+      yield* Fiber.join(fiber)
+      return yield* clock
+    })
+  })
+
+const listeners = (server: PostgresServer.PostgresServer) =>
+  Effect.map(backends(server), (all) => all.filter(({ listens }) => listens).map(({ pid }) => pid))
+
+/** Transactions of the database so far: one for each statement of ours. */
+const statements = (server: PostgresServer.PostgresServer) =>
+  Effect.map(
+    // a session tells what it did when it is idle for a while, so its own counters are asked for at once
+    server.query<{ readonly n: number }>(
+      "select pg_stat_force_next_flush(), xact_commit::int as n from pg_stat_database where datname = current_database()"
+    ),
+    ([row]) => row!.n
+  )
+
+describe("wake-ups", () => {
+  it.scopedLive(
+    "B22 R6.2 the LISTEN session is terminated: the next one is in within the poll, one warning, and it listens again",
+    () =>
+      Effect.gen(function*() {
+        const server = yield* PostgresServer.make()
+        const warnings: Array<string> = []
+        const logger = Logger.make(({ logLevel, message }) => {
+          if (LogLevel.greaterThanEqual(logLevel, LogLevel.Warning)) warnings.push(String(message))
+        })
+        const pollInterval = 1000
+        const a = yield* node(server.url(), { sessionTtl: "30 seconds" })
+        const b = yield* Effect.provide(
+          node(server.url(), { sessionTtl: "30 seconds", pollInterval }),
+          Logger.replace(Logger.defaultLogger, logger)
+        )
+        const leave = yield* section(a, "k")
+        const waiters = yield* Effect.forEach([1, 2, 3], () => Effect.fork(b.withLock(clock, "k", patient)))
+        yield* somebodyWaits(server)
+        const [pid] = yield* listeners(server)
+        yield* terminate(server, pid!)
+        const left = yield* leave
+        const [first, ...others] = yield* Effect.forEach(waiters, Fiber.join)
+        assert.isBelow(first! - left, pollInterval * 1.25 + slack)
+        assert.lengthOf(others, 2)
+        yield* until("it listens again", Effect.map(listeners(server), (pids) => pids.length === 1 && pids[0] !== pid))
+        assert.deepStrictEqual(warnings.filter((text) => text.includes("wake-ups")).length, 1)
+        // and is heard again
+        const again = yield* section(a, "k")
+        const waiter = yield* Effect.fork(b.withLock(clock, "k", patient))
+        yield* somebodyWaits(server)
+        const freed = yield* again
+        assert.isBelow((yield* Fiber.join(waiter)) - freed, slack)
+        yield* nothingHeld(server)
+      }),
+    60_000
+  )
+
+  it.scopedLive(
+    "B22 B21 the waiter's session is ended: it waits on, and is woken from the next one",
+    () =>
+      Effect.gen(function*() {
+        const server = yield* PostgresServer.make()
+        const a = yield* node(server.url(), { sessionTtl: "30 seconds" })
+        const b = yield* node(server.url(), { sessionTtl: "30 seconds", pollInterval: "20 seconds" })
+        const leave = yield* section(a, "k")
+        const waiter = yield* Effect.fork(b.withLock(clock, "k", patient))
+        yield* somebodyWaits(server)
+        const [own] = yield* keysHeld(server)
+        const interest = (yield* held(server)).find(({ isKey, pid }) => !isKey && pid !== own!.pid)
+        yield* terminate(server, interest!.pid)
+        yield* until(
+          "it waits again",
+          Effect.map(
+            held(server),
+            (all) => all.some(({ isKey, mode, pid }) => !isKey && mode === "ShareLock" && pid !== interest!.pid)
+          )
+        )
+        const left = yield* leave
+        assert.isBelow((yield* Fiber.join(waiter)) - left, slack)
+        yield* nothingHeld(server)
+      }),
+    60_000
+  )
+
+  it.scopedLive(
+    "B22 R6.2 no connection for wake-ups is to be had: waiters poll, and get in",
+    () =>
+      Effect.gen(function*() {
+        const server = yield* PostgresServer.make()
+        yield* server.query("create role poor login connection limit 1; grant create on schema public to poor")
+        const a = yield* node(server.url(), { sessionTtl: "30 seconds" })
+        yield* a.withLock(Effect.void, "k")
+        yield* server.query("alter sequence effect_locking_fence owner to poor")
+        const b = yield* node(server.url({ role: "poor" }), { sessionTtl: "30 seconds", pollInterval: "20 seconds" })
+        const leave = yield* section(a, "k")
+        const waiter = yield* Effect.fork(b.withLock(clock, "k", patient))
+        yield* Effect.sleep(500)
+        const left = yield* leave
+        // backing off to a second
+        assert.isBelow((yield* Fiber.join(waiter)) - left, 1000 + slack)
+        yield* nothingHeld(server)
+      }),
+    60_000
+  )
+
+  it.scopedLive(
+    "B28 R6.3 fifty waiters in five processes: what waiting and hand-overs cost the server",
+    () =>
+      Effect.gen(function*() {
+        const server = yield* PostgresServer.make()
+        const nodes = yield* Effect.forEach([1, 2, 3, 4, 5], () => node(server.url(), { sessionTtl: "30 seconds" }))
+        const first = yield* section(nodes[0]!, "k")
+        const waiters = yield* Effect.forEach(nodes, (one) =>
+          Effect.forEach(
+            Array.from({ length: 10 }),
+            () => Effect.fork(one.withLock(Effect.sleep(20), "k", { waitTimeout: "1 minute" }))
+          ))
+        yield* somebodyWaits(server, 4)
+        const before = yield* statements(server)
+        yield* Effect.sleep(2000)
+        const idle = (yield* statements(server)) - before
+        // each of the five polls every 250 ms ± 25 %, and the holder renews
+        assert.isBelow(idle, 5 * 2000 / 187 + 30)
+        const start = yield* statements(server)
+        yield* first
+        for (const waiter of waiters.flat()) yield* Fiber.join(waiter)
+        yield* Effect.sleep(1100)
+        const each = ((yield* statements(server)) - start) / 50
+        assert.isBelow(each, 6, "statements for each grant, and not for each waiter")
+        yield* nothingHeld(server)
+      }),
+    60_000
+  )
+
+  it.scopedLive(
+    "B28 B38 the server is away for a while: nobody hammers it, and everybody goes on",
+    () =>
+      Effect.gen(function*() {
+        const server = yield* PostgresServer.make({ settings: { log_connections: "on" } })
+        const nodes = yield* Effect.forEach(
+          [1, 2, 3],
+          () => node(server.url(), { sessionTtl: "10 seconds", restartQuarantine: false })
+        )
+        const first = yield* Effect.fork(Effect.exit(nodes[0]!.withLock(Effect.never, "k")))
+        yield* until("held", Effect.map(keysHeld(server), ({ length }) => length === 1))
+        const waiters = yield* Effect.forEach(
+          nodes,
+          (one) =>
+            Effect.forEach(Array.from({ length: 10 }), () => Effect.fork(one.withLock(Effect.void, "k", patient)))
+        )
+        yield* somebodyWaits(server, 2)
+        yield* server.query("alter system set max_connections = 60")
+        const attempts = { n: 0 }
+        yield* server.stop()
+        yield* Effect.sleep(2000)
+        yield* server.start
+        for (const waiter of waiters.flat()) yield* Fiber.join(waiter)
+        yield* Fiber.join(first)
+        attempts.n = ((yield* server.log).match(/connection received/g) ?? []).length
+        // three sessions and three listeners, twice, the probes of the start, and what the test itself asks
+        assert.isBelow(attempts.n, 120)
+        yield* nothingHeld(server)
+      }),
+    60_000
+  )
+
+  it.scopedLive(
+    "B67 R5 a wait in vain behind a stranger: not an error of the connection, and nobody is left waiting",
+    () =>
+      Effect.gen(function*() {
+        const server = yield* PostgresServer.make()
+        const a = yield* node(server.url(), { sessionTtl: "30 seconds" })
+        const b = yield* node(server.url(), { sessionTtl: "30 seconds" })
+        const leave = yield* section(a, "k")
+        for (let i = 0; i < 5; i++) {
+          const error = yield* Effect.flip(b.withLock(Effect.void, "k", { waitTimeout: 150 }))
+          assert(error._tag === "WaitTimeout", error._tag)
+          assert.isAtLeast(Duration.toMillis(error.waited), 150)
+          assert.match(error.keyHash, /^[0-9a-f]+$/)
+        }
+        yield* until("nobody waits", Effect.map(held(server), (all) => all.every(({ isKey }) => isKey)))
+        assert.isAtMost((yield* backends(server)).length, 4)
+        yield* leave
+      }),
+    60_000
+  )
+})
