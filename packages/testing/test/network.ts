@@ -22,7 +22,7 @@ export const make: Effect.Effect<DriverUnderTest> = Effect.gen(function*() {
   const call = <A>(execute: Effect.Effect<A, DriverError>): Effect.Effect<A, DriverError> =>
     Effect.gen(function*() {
       if (state.isDown) return yield* refusal
-      if (state.isMute) yield* ended
+      if (state.isMute) return yield* ended
       const answer = yield* execute
       if (state.losesNextReply) {
         state.losesNextReply = false
