@@ -350,7 +350,9 @@ export class QueueFull extends define("QueueFull")<{
    */
   override get message(): string {
     const waiting = count(this.limit, "caller waits", "callers wait")
-    return `${waiting} for locks, or for an answer about one, of "${printable(this.backend)}" already: \`maxWaiters\` is reached`
+    return `${waiting} for locks, or for an answer about one, of "${
+      printable(this.backend)
+    }" already: \`maxWaiters\` is reached`
   }
 }
 
@@ -384,8 +386,10 @@ export class KeyLimit extends define("KeyLimit")<{
    * @since 0.1.0
    */
   override get message(): string {
-    const held = count(this.limit, "key is", "keys are")
-    return `${held} held through "${printable(this.backend)}" already: \`maxKeys\` is reached`
+    const most = count(this.limit, "key", "keys")
+    return `"${
+      printable(this.backend)
+    }" takes no further key: ${most} is the most that \`maxKeys\` or the store allows now`
   }
 }
 

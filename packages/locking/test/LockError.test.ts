@@ -221,7 +221,7 @@ describe("LockError", () => {
 
     it("count in grammar", () => {
       assert.match(new LockError.QueueFull({ backend, limit: 1 }).message, /^1 caller waits/)
-      assert.match(new LockError.KeyLimit({ backend, limit: 1 }).message, /^1 key is/)
+      assert.match(new LockError.KeyLimit({ backend, limit: 1 }).message, /: 1 key is/)
       assert.match(new LockError.CleanupFailed({ backend, failed: 1 }).message, /1 lock was not given back$/)
       assert.match(samples.CleanupTimeout.message, /1 section was running, 3 locks were not given back$/)
     })

@@ -3,6 +3,7 @@ import { Config, ConfigProvider, Deferred, Effect, Fiber, Layer } from "effect"
 import * as Locking from "effect-locking/Locking"
 import * as LockKey from "effect-locking/LockKey"
 import * as fs from "node:fs"
+import { hostname } from "node:os"
 import { lockId } from "../src/internal/pure/lockId.js"
 import * as PgLocking from "../src/PgLocking.js"
 import { database, layerServer, node, Server, sql } from "./server.js"
@@ -125,6 +126,32 @@ layer(layerServer(18), { excludeTestServices: true, timeout: 60_000 })("operatin
       const lease = yield* one.acquire("k")
       while ((yield* two.inspect("k"))[0]!.fence === undefined) yield* Effect.sleep(200)
       assert.strictEqual((yield* two.inspect("k"))[0]!.fence, lease.fence)
+    }))
+
+  it.scoped("R5 B67 who is told to come back later is told who is in the way, also when it is none of ours", () =>
+    Effect.gen(function*() {
+      const { name, url } = yield* database
+      const one = yield* node(url())
+      const two = yield* node(url(), { waitTimeout: 300 })
+      yield* one.acquire("k")
+      const late = yield* Effect.flip(two.acquire("k"))
+      assert(late._tag === "WaitTimeout")
+      assert.strictEqual(late.holder?.session, `${hostname()}:${process.pid}`)
+      assert.include(late.message, hostname())
+      // the server is asked once a second
+      yield* Effect.sleep(1000)
+      const server = yield* Server
+      const theirs = lockId(yield* one.resolveKey("theirs"))
+      const stranger = yield* Effect.forkScoped(server.query(
+        "select pg_advisory_lock($1), pg_sleep(5)",
+        [theirs],
+        { database: name, applicationName: "nightly import" }
+      ))
+      yield* Effect.sleep(300)
+      const busy = yield* Effect.flip(two.acquire("theirs", { waitTimeout: 0 }))
+      assert(busy._tag === "LockBusy")
+      assert.strictEqual(busy.holder?.session, "nightly import")
+      yield* Fiber.interruptFork(stranger)
     }))
 
   it.scoped("R4.5 a DBA can compute the number of a key, as the docs have it", () =>

@@ -29,7 +29,7 @@ for (const version of versions) {
         faults: {
           dropConnections: proxy.cut(),
           // one that is about locks, not the opening of a session
-          loseNextReply: proxy.dropNextReply({ request: (bytes) => bytes.includes("effect_locking_batch") }),
+          loseNextReply: proxy.dropNextReply({ request: (bytes) => /effect_locking_(lock|unlock|batch)/.test(bytes) }),
           stall: Effect.acquireRelease(server.freeze, () => server.thaw),
           restart: server.restart("immediate")
         }

@@ -34,6 +34,8 @@ const patience = 500
 /** How often a holder is asked to give up what it holds. */
 const tries = 3
 
+const glanceEvery = 1000
+
 /** A payload may have 8 000 bytes. */
 const longestPayload = 7000
 
@@ -80,6 +82,8 @@ interface Seen {
 
 export interface Questions extends Pick<LockDriver, "inspect" | "forceRelease"> {
   readonly list: Effect.Effect<ReadonlyArray<HeldKey>, DriverError>
+  /** Who holds one of the locks. The server's table of locks is dear, so it is looked at once a second only. */
+  readonly glance: (locks: ReadonlyArray<string>) => Effect.Effect<Holder | undefined, DriverError>
   /** From the channel of this driver. */
   readonly onMessage: (payload: string) => void
 }
@@ -191,10 +195,21 @@ export const make = (options: {
         (cause) => Effect.logDebug("A question about leases was not answered", cause)
       ))))
 
-    const onLock = (key: ResolvedKey) => ({ text: sql.holders("$1"), values: [lockId(key)] })
+    const onLocks = (locks: ReadonlyArray<string>) => ({ text: sql.holders("$1"), values: [locks] })
+    const onLock = (key: ResolvedKey) => onLocks([lockId(key)])
+    let glancedAt = -Infinity
 
     return {
       onMessage: (payload) => inbox.unsafeOffer(payload),
+      glance: (locks) =>
+        Effect.suspend(() => {
+          if (session.now() < glancedAt + glanceEvery) return Effect.succeed(undefined)
+          glancedAt = session.now()
+          return Effect.map(
+            see(onLocks(locks)),
+            ([first]): Holder | undefined => first && { ...holderOf(first, []), session: first.details["application"] }
+          )
+        }),
       inspect: (key) =>
         Effect.gen(function*() {
           const seen = yield* see(onLock(key))

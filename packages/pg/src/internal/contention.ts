@@ -7,6 +7,7 @@ import {
   DriverError,
   type Full,
   type Grant,
+  type Holder,
   type LockRequest
 } from "effect-locking/LockDriver"
 import * as Duration from "effect/Duration"
@@ -28,6 +29,8 @@ export interface Environment {
   readonly listener: Listener
   readonly fence: string
   readonly wallNow: () => number
+  /** Who holds one of the locks, as far as the server knows; nothing when it was asked a moment ago. */
+  readonly glance: (locks: ReadonlyArray<string>) => Effect.Effect<Holder | undefined, DriverError>
   /** No grant lasts longer without a beat of its session. */
   readonly longest: Duration.Duration
 }
@@ -35,6 +38,8 @@ export interface Environment {
 /** Asks for a row again after a releaser looked for interest at the same moment. */
 const retryAfter = 2
 
+/** Somebody of this process holds it; somebody else does. */
+const busyHere: Busy = { _tag: "Busy" }
 const busy: Busy = { _tag: "Busy" }
 
 export const make = (environment: Environment, request: LockRequest): Contention =>
@@ -62,38 +67,59 @@ class PgContention implements Contention {
         this.isWaiting && !this.isRegistered
           ? Effect.catchIf(register(session, this.ids), (error) => error === noRoom, () => Effect.void)
           : session.opened,
-        Effect.async<Answer, DriverError>((resume) => {
-          let isWanted = true
-          const answer = (value: Answer) => resume(Effect.succeed(value))
-          const fail = (error: DriverError) => resume(Effect.fail(error))
-          /** What can be told without the server. */
-          const settled = (): boolean => {
-            if (!isWanted) return true
-            const now = session.now()
-            if (now >= until) {
-              fail(new DriverError({ executed: "no", message: "there was no time left to ask PostgreSQL" }))
-            } else if (session.books.owned.has(token)) return false
-            else if (session.quarantine() > 0) fail(quarantined(session.quarantine()))
-            else if (!this.ids.every((ids) => session.books.isOpenTo(ids, this.request.mode))) answer(busy)
-            else {
-              // who waits was let in already
-              if (this.isRegistered || this.ids.every((ids) => session.books.shares(ids))) return false
-              const full = session.fullAt(this.ids.length)
-              if (full === undefined) return false
-              answer({ _tag: "Full", limit: full })
-            }
-            return true
-          }
-          session.queue.add(
-            this.ids.length === 1
-              ? this.single(token, settled, answer, fail)
-              : this.several(token, settled, answer, fail)
-          )
-          return Effect.sync(() => {
-            isWanted = false
-          })
-        })
+        Effect.flatMap(
+          this.ask(token, until),
+          (answer) => this.isCurious(answer) ? this.named(answer) : Effect.succeed(answer)
+        )
       )
+    })
+  }
+
+  private ask(token: string, until: number): Effect.Effect<Answer, DriverError> {
+    const { session } = this.environment
+    return Effect.async<Answer, DriverError>((resume) => {
+      let isWanted = true
+      const answer = (value: Answer) => resume(Effect.succeed(value))
+      const fail = (error: DriverError) => resume(Effect.fail(error))
+      /** What can be told without the server. */
+      const settled = (): boolean => {
+        if (!isWanted) return true
+        const now = session.now()
+        if (now >= until) {
+          fail(new DriverError({ executed: "no", message: "there was no time left to ask PostgreSQL" }))
+        } else if (session.books.owned.has(token)) return false
+        else if (session.quarantine() > 0) fail(quarantined(session.quarantine()))
+        else if (!this.ids.every((ids) => session.books.isOpenTo(ids, this.request.mode))) answer(busyHere)
+        else {
+          // who waits was let in already
+          if (this.isRegistered || this.ids.every((ids) => session.books.shares(ids))) return false
+          const full = session.fullAt(this.ids.length)
+          if (full === undefined) return false
+          answer({ _tag: "Full", limit: full })
+        }
+        return true
+      }
+      session.queue.add(
+        this.ids.length === 1
+          ? this.single(token, settled, answer, fail)
+          : this.several(token, settled, answer, fail)
+      )
+      return Effect.sync(() => {
+        isWanted = false
+      })
+    })
+  }
+
+  /** A first busy answer of who may wait says nothing yet: the next try is at once. */
+  private isCurious(answer: Answer): answer is Busy {
+    return answer === busy && (!this.request.waiting || this.isWaiting)
+  }
+
+  /** With the name of the holder, where it can be had. */
+  private named(answer: Busy): Effect.Effect<Answer> {
+    return Effect.match(this.environment.glance(this.locks), {
+      onSuccess: (holder) => holder === undefined ? answer : { ...answer, holder },
+      onFailure: () => answer
     })
   }
 

@@ -98,6 +98,7 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
       listener,
       fence: fences.expression(settings),
       wallNow,
+      glance: questions.glance,
       longest: Duration.millis(settings.sessionTtl)
     }
 

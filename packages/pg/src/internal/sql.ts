@@ -212,13 +212,13 @@ select case when us > coalesce(pg_sequence_last_value(${quoteLiteral(sequence)}:
  then setval(${quoteLiteral(sequence)}, us) end
 from (select greatest(${clockFence}, ${last + 1n}) us offset 0) e`
 
-/** Who holds a lock, or any lock of this library, in this database. */
-export const holders = (lock?: string): string =>
+/** Who holds one of some locks, or any lock of this library, in this database. */
+export const holders = (locks?: string): string =>
   `select x.lock::text, x.mode, a.pid, a.application_name, a.usename::text, host(a.client_addr), a.backend_start::text
 from (select pid, mode, (classid::int8 << 32) | objid::int8 as lock from pg_locks where locktype = 'advisory' and granted
  and objsubid = 1 and database = (select oid from pg_database where datname = current_database())) x
 join pg_stat_activity a on a.pid = x.pid
-where ${lock === undefined ? "a.application_name like 'effect-locking/%'" : `x.lock = ${lock}::int8`}
+where ${locks === undefined ? "a.application_name like 'effect-locking/%'" : `x.lock = any(${locks}::int8[])`}
 order by x.lock, a.pid`
 
 export const checks = `select current_setting('server_version'),
