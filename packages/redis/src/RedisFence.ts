@@ -45,7 +45,7 @@ export interface GuardOptions {
  * import { Locking } from "effect-locking"
  * import { Redis } from "ioredis"
  *
- * const client = new Redis()
+ * const client = new Redis({ lazyConnect: true })
  *
  * const script = `${RedisFence.lua}
  * if not fenced(KEYS[1], ARGV[1], '0') then return 0 end
@@ -105,7 +105,7 @@ export const fenceKey = (key: string): string => tagOf(key) === key ? `{${key}}:
  * import { Locking } from "effect-locking"
  * import { Redis } from "ioredis"
  *
- * const client = new Redis()
+ * const client = new Redis({ lazyConnect: true })
  *
  * const publish = Locking.useLock("report", (lease) => RedisFence.set(client, "report", "…", lease))
  * ```

@@ -185,7 +185,7 @@ export const driverQuorum = (given: QuorumOptions): Effect.Effect<LockDriver, Lo
  *
  * const program = Effect.log("nobody else does this now").pipe(
  *   Locking.withLock("billing/close", { waitTimeout: "30 seconds" }),
- *   Effect.provide(RedisLocking.layer({ client: new Redis(), namespace: "billing" }))
+ *   Effect.provide(RedisLocking.layer({ client: new Redis({ lazyConnect: true }), namespace: "billing" }))
  * )
  * ```
  *
@@ -246,7 +246,7 @@ export const layerConfig = (
  * import { Redis } from "ioredis"
  *
  * const Locks = RedisLocking.layerQuorum({
- *   clients: ["redis-a", "redis-b", "redis-c"].map((host) => new Redis({ host })),
+ *   clients: ["redis-a", "redis-b", "redis-c"].map((host) => new Redis({ host, lazyConnect: true })),
  *   longestTtl: "30 seconds"
  * })
  * ```
