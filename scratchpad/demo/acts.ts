@@ -7,16 +7,19 @@ import * as Ledger from "./ledger.js"
 import * as Report from "./report.js"
 import type { Terminal } from "./terminal.js"
 import type { Bar, Timeline } from "./timeline.js"
-import * as Workers from "./workers.js"
+import type * as Workers from "./workers.js"
 
 const { count, millis, money } = Report
 
-/** How much time the pictures of the first two acts show, and how many workers at most. */
-const window = 20
+/** How much time the pictures of the first two acts show, in milliseconds, and how many workers at most. */
+const shortWindow = 20
 const lanes = 8
 
+/** Applies a ledger, and looks at one account. */
+export type Play<E = never, R = never> = (shown: string) => Effect.Effect<Workers.Outcome, E, R>
+
 /** A picture of the busiest moments at the account. */
-const closeUp = ({ bars }: Workers.Outcome, meaning: Timeline["meaning"]) => {
+const closeUp = ({ bars }: Workers.Outcome, window: number, meaning: Timeline["meaning"]) => {
   const held = bars.map((bar) => ({ lane: bar.lane, ...bar.phases.at(-1)! }))
   const parts = (from: number) =>
     held
@@ -34,7 +37,7 @@ const closeUp = ({ bars }: Workers.Outcome, meaning: Timeline["meaning"]) => {
 
 const difference = (cents: number) => `${money(Math.abs(cents))} ${cents < 0 ? "lost" : "too much"}`
 
-export const first = (ledger: Ledger.Ledger, workers: ReadonlyArray<Workers.Worker>) =>
+export const first = <E, R>(ledger: Ledger.Ledger, play: Play<E, R>, window = shortWindow) =>
   Effect.gen(function*() {
     const truth = Ledger.settle(ledger)
     const [shown] = Ledger.byTraffic(ledger)
@@ -42,8 +45,8 @@ export const first = (ledger: Ledger.Ledger, workers: ReadonlyArray<Workers.Work
     yield* Report.paragraph(
       `A worker reads two balances, waits a moment and writes them back. So it went at the account ${shown}:`
     )
-    const outcome = yield* Workers.withoutLocks(ledger, workers, shown)
-    yield* closeUp(outcome, {
+    const outcome = yield* play(shown)
+    yield* closeUp(outcome, window, {
       hold: "from its read to its write",
       failed: "the write undid what others wrote in between"
     })
@@ -75,10 +78,11 @@ const quantile = (values: ReadonlyArray<number>, q: number) => {
   return sorted[Math.min(sorted.length - 1, Math.floor(q * sorted.length))] ?? 0
 }
 
-export const second = (
+export const second = <E, R>(
   ledger: Ledger.Ledger,
-  workers: ReadonlyArray<Workers.Worker>,
-  before: Workers.Outcome
+  play: Play<E, R>,
+  before: Workers.Outcome,
+  window = shortWindow
 ) =>
   Effect.gen(function*() {
     const truth = Ledger.settle(ledger)
@@ -88,8 +92,8 @@ export const second = (
       "The same in Locking.useLocks([from, to], (leases) => transfer). " +
         `The account ${shown} again; the numbers count its grants, in the order of their fences:`
     )
-    const outcome = yield* Workers.withLocks(ledger, workers, shown)
-    yield* closeUp(outcome, { wait: "waits", hold: "holds the locks, from its read to its write" })
+    const outcome = yield* play(shown)
+    yield* closeUp(outcome, window, { wait: "waits", hold: "holds the locks, from its read to its write" })
     const gap = Ledger.total(outcome.balances) - Ledger.total(truth)
     const wrong = Ledger.countWrong(outcome.balances, truth)
     const row = (name: string, value: (outcome: Workers.Outcome) => string) => [name, value(before), value(outcome)]

@@ -29,8 +29,8 @@ export const demo = (
         `${workers.length} workers on ${nodes} nodes at once (a1 to a${workersOfNode} on node a, and so on). ` +
         `Locks are kept by the driver "${driver.name}".`
     )
-    const one = yield* Acts.first(ledger, workers)
-    const two = yield* Acts.second(ledger, workers, one.outcome)
+    const one = yield* Acts.first(ledger, (shown) => Workers.withoutLocks(ledger, workers, shown))
+    const two = yield* Acts.second(ledger, (shown) => Workers.withLocks(ledger, workers, shown), one.outcome)
     // what the nodes log of the loss is told by the act itself
     const three = yield* Logger.withMinimumLogLevel(Acts.third(driver), LogLevel.None)
     const claims = [...one.claims, ...two.claims, ...three.claims]

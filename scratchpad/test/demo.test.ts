@@ -8,6 +8,9 @@ import { demo } from "../demo/demo.js"
 import * as Driver from "../demo/driver.js"
 import * as Generate from "../demo/generate.js"
 import * as Ledger from "../demo/ledger.js"
+import * as Backends from "../demo/processes/backends.js"
+import { type Backend, Unavailable } from "../demo/processes/bank.js"
+import * as Processes from "../demo/processes/demo.js"
 import * as Report from "../demo/report.js"
 import { detect, type Screen, Terminal } from "../demo/terminal.js"
 import * as Timeline from "../demo/timeline.js"
@@ -63,11 +66,47 @@ describe("demo", () => {
       }
     }), 120_000)
 
+  it.live(
+    "R3.3 B01 B06 over processes: the killed and the frozen one are replaced, and the late write is refused",
+    () =>
+      Effect.gen(function*() {
+        const { status, stderr, stdout } = yield* run("demo/main.ts", "--driver", "pg")
+        assert.strictEqual(stderr, "")
+        assert.strictEqual(status, 0, stdout)
+        const text = stdout.split("\n").map((line) => line.trim()).join(" ")
+        assert.match(text, /ok Money is not where it belongs: [\d,.]+ (lost|too much)/)
+        assert.match(text, /which accounts for the difference to the cent\./)
+        assert.match(text, /ok The total holds, and all 46 accounts/)
+        assert.notInclude(text, "NOT TRUE")
+        const [, dead, heir, noticed] =
+          /Process (\w) is killed .* Process (\w) takes over .*?, ([\d,.]+) ms after the kill/.exec(text)!
+        assert.notStrictEqual(heir, dead)
+        const [, sleeper, stand, silent] =
+          /Process (\w) freezes .* Process (\w) takes over .*?, ([\d,.]+) ms after the freeze/.exec(text)!
+        assert.notStrictEqual(stand, sleeper)
+        // the server sees a dead process at once, and gives up a silent one after its time
+        const millis = (text: string) => Number(text.replaceAll(",", ""))
+        assert.isAbove(millis(silent!), 500)
+        assert.isBelow(millis(noticed!), 10_000)
+        assert.match(text, new RegExp(`Process ${sleeper} goes on and writes [\\d.]+\\. Refused: Fence \\d+ is older`))
+        assert.match(text, /Its call fails LeaseLost/)
+      }),
+    240_000
+  )
+
+  it.live("a server that cannot be had is told before anything is shown", () =>
+    Effect.gen(function*() {
+      const backend: Backend = { ...Backends.find("pg")!, start: new Unavailable({ message: "no server" }) }
+      const ledger = yield* Ledger.read
+      const error = yield* Effect.flip(Processes.demo({ backend, ledger, seed: 1 }))
+      assert.strictEqual(error.message, "no server")
+    }).pipe(on(plain), quietly))
+
   it.live("an unknown driver, option or seed: exit code 64, and what to do instead", () =>
     Effect.gen(function*() {
       for (
         const [args, remedy] of [
-          [["--driver", "pg"], "Take one of: memory."],
+          [["--driver", "paper"], "Take one of: memory, pg."],
           [["--sed", "1"], "--help"],
           [["--seed", "one"], "--seed 7"]
         ] as const
@@ -76,10 +115,10 @@ describe("demo", () => {
         assert.strictEqual(error._tag, "UsageError")
         assert.include(error.message, remedy)
       }
-      const { status, stderr, stdout } = yield* run("demo/main.ts", "--", "--driver", "pg")
+      const { status, stderr, stdout } = yield* run("demo/main.ts", "--", "--driver", "paper")
       assert.strictEqual(status, 64)
       assert.strictEqual(stdout, "")
-      assert.include(stderr, `There is no driver "pg" here. Take one of: memory.`)
+      assert.include(stderr, `There is no driver "paper" here. Take one of: memory, pg.`)
     }), 60_000)
 
   it.live("takes a driver and a seed, and package managers' own --", () =>
@@ -124,12 +163,16 @@ describe("demo", () => {
       Effect.gen(function*() {
         const ledger = yield* Generate.generate(3, 400)
         const workers = Workers.on(yield* memory.nodes(3), 4)
-        const one = yield* Acts.first(ledger, workers)
+        const one = yield* Acts.first(ledger, (shown) => Workers.withoutLocks(ledger, workers, shown))
         assert.isAbove(Math.abs(one.gap), 0)
         assert.strictEqual(Ledger.total(one.outcome.balances), Ledger.total(ledger.opening) + one.gap)
         assert.strictEqual(one.outcome.overwrittenSum, -one.gap)
         assert.isAbove(one.outcome.crowd, 1)
-        const two = yield* Acts.second(ledger, workers, one.outcome)
+        const two = yield* Acts.second(
+          ledger,
+          (shown) => Workers.withLocks(ledger, workers, shown),
+          one.outcome
+        )
         assert.deepStrictEqual(new Map(two.outcome.balances), new Map(Ledger.settle(ledger)))
         assert.strictEqual(two.outcome.crowd, 1)
         assert(two.outcome.fencesRise)

@@ -1,0 +1,7 @@
+/** The drivers that the demo can show over processes. */
+import type { Backend } from "./bank.js"
+import * as Pg from "./pg.js"
+
+export const all: ReadonlyArray<Backend> = [Pg.backend]
+
+export const find = (name: string): Backend | undefined => all.find((backend) => backend.name === name)
