@@ -2,6 +2,8 @@
 import * as History from "@effect-locking/testing/History"
 import * as Worker from "@effect-locking/testing/Worker"
 import { Effect } from "effect"
+import { build } from "esbuild"
+import { fileURLToPath } from "node:url"
 import type { Ledger } from "../ledger.js"
 import type { Bar } from "../timeline.js"
 import { type Outcome, withProgress } from "../workers.js"
@@ -18,6 +20,23 @@ export interface Member {
   readonly kill: Effect.Effect<void>
 }
 
+/** One file instead of hundreds of modules, which each process would take longer to load than all the rest takes. */
+const program = Effect.promise(async () => {
+  const file = (path: string) => fileURLToPath(new URL(path, import.meta.url))
+  const outfile = file("../../../node_modules/.cache/effect-locking/demo-worker.mjs")
+  await build({
+    entryPoints: [file("worker.ts")],
+    outfile,
+    bundle: true,
+    platform: "node",
+    format: "esm",
+    external: ["pg-native"],
+    // for what is CommonJS in it
+    banner: { js: "import * as module from 'node:module'; const require = module.createRequire(import.meta.url);" }
+  })
+  return outfile
+})
+
 /** So many processes, each with a connection to the database. They end with the scope. */
 export const hire = (backend: Backend, url: string, count: number, seed: number) =>
   Effect.gen(function*() {
@@ -27,9 +46,10 @@ export const hire = (backend: Backend, url: string, count: number, seed: number)
       url,
       seed: seed + i
     }))
+    const file = yield* program
     const members = yield* Effect.forEach(roles, (role) =>
       Effect.map(
-        Worker.spawn(new URL("./worker.ts", import.meta.url), { args: [JSON.stringify(role)], watchdog: "5 minutes" }),
+        Worker.spawn(file, { args: [JSON.stringify(role)], watchdog: "5 minutes" }),
         ({ freeze, kill, send, take, thaw }): Member => ({
           name: role.name,
           tell: send,
