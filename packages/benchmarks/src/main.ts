@@ -4,8 +4,9 @@
 import { parseArgs } from "node:util"
 import { core } from "./core/group.js"
 import { type Benchmark, type Figure, type Group, isMet, json, table } from "./figure.js"
+import { pg } from "./pg/group.js"
 
-const groups: Readonly<Record<string, Group>> = { core }
+const groups: Readonly<Record<string, Group>> = { core, pg }
 
 const usage = (problem: string): never => {
   console.error(`${problem}

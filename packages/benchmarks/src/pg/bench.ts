@@ -1,0 +1,51 @@
+/**
+ * What the benchmarks share: a throw-away server, the plain client beside which everything is measured, and layers whose
+ * statements are counted where they are sent.
+ */
+import { PgLocking } from "@effect-locking/pg"
+import * as PostgresServer from "@effect-locking/testing/PostgresServer"
+import * as Locking from "effect-locking/Locking"
+import * as Effect from "effect/Effect"
+import type * as Scope from "effect/Scope"
+import Pg from "pg"
+
+export const server = PostgresServer.make()
+
+/** Statements that were sent. */
+export interface Sent {
+  statements: number
+}
+
+/** A connection that counts. */
+export const counting = (url: string, sent: Sent) =>
+  Effect.sync(() => {
+    const client = new Pg.Client(url)
+    const query: (...args: ReadonlyArray<any>) => any = client.query.bind(client)
+    client.query = (...args: ReadonlyArray<any>) => {
+      sent.statements++
+      return query(...args)
+    }
+    return client
+  })
+
+export const driver = (url: string) => PgLocking.driver({ connection: url })
+
+export const locking = (url: string, sent: Sent = { statements: 0 }) =>
+  Effect.flatMap(PgLocking.driver({ connection: counting(url, sent) }), (driver) => Locking.make(driver))
+
+/** The client that programs use without the library. */
+export const raw = (url: string): Effect.Effect<Pg.Client, unknown, Scope.Scope> =>
+  Effect.acquireRelease(
+    Effect.tryPromise(async () => {
+      const client = new Pg.Client(url)
+      await client.connect()
+      return client
+    }),
+    (client) => Effect.promise(() => client.end())
+  )
+
+/** Of so many things each. */
+export const range = (count: number): ReadonlyArray<number> => Array.from({ length: count }, (_, i) => i)
+
+export const run = <A>(program: Effect.Effect<A, unknown, Scope.Scope>): Promise<A> =>
+  Effect.runPromise(Effect.scoped(program))
