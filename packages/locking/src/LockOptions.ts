@@ -45,6 +45,11 @@ export interface TryOptions {
 export interface AcquireOptions extends TryOptions {
   /** How long to wait. Default: the layer's (5 seconds). Zero: one attempt, then `LockBusy`. May be infinite. */
   readonly waitTimeout?: Duration.DurationInput | undefined
+  /**
+   * Whether those who ask for it are served in the order of their arrival, across processes. Default `false`: then the
+   * order holds within a process, and every process gets its turn. It costs more, and is refused where the driver cannot.
+   */
+  readonly fair?: boolean | undefined
 }
 
 /**

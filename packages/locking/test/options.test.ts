@@ -59,7 +59,17 @@ const acceptCall = (options: unknown, capabilities = remote, settings?: Settings
 
 const anything = fc.anything({ withBigInt: true, withNullPrototype: true, withObjectString: true, withDate: true })
 
-const callNames = ["mode", "ttl", "waitTimeout", "attemptTimeout", "autoRenew", "maxHold", "reentrant", "metadata"]
+const callNames = [
+  "mode",
+  "ttl",
+  "waitTimeout",
+  "attemptTimeout",
+  "autoRenew",
+  "maxHold",
+  "reentrant",
+  "fair",
+  "metadata"
+]
 const layerNames = [
   "backend",
   "namespace",
@@ -254,6 +264,7 @@ describe("options of a call", () => {
       autoRenew: true,
       maxHold: Infinity,
       reentrant: false,
+      fair: false,
       metadata: {}
     })
     assert.deepStrictEqual(acceptCall({}), acceptCall(undefined))

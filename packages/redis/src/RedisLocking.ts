@@ -45,7 +45,7 @@ export interface CommonOptions {
   readonly retention?: Duration.DurationInput | undefined
   /**
    * In fair mode: how long a waiter that has died or frozen keeps its place, and so the longest that it can hold up
-   * those behind it. 100 ms … 1 minute, default 1.5 seconds.
+   * those behind it. 1 second … 1 minute, default 1.5 seconds.
    */
   readonly fairPatience?: Duration.DurationInput | undefined
 }

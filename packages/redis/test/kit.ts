@@ -103,7 +103,7 @@ let tokens = 0
 export const token = (): string => `token-${process.pid}.${tokens++}`
 
 /** Looks until it sees it. */
-export const eventually = <E>(see: Effect.Effect<boolean, E>, within = 5_000): Effect.Effect<void, E> =>
+export const eventually = <E>(see: Effect.Effect<boolean, E>, within = 15_000): Effect.Effect<void, E> =>
   Effect.suspend(() => {
     const deadline = performance.now() + within
     const look: Effect.Effect<void, E> = Effect.flatMap(see, (seen) => {

@@ -46,6 +46,8 @@ export const acquire = (
   if (core.driver.capabilities.remote && core.attempting + core.waiters.size > core.settings.maxWaiters) {
     return queueFull(core)
   }
+  // the store keeps the order, of this process's callers as of all others
+  if (request.call.fair) return contend(core, request, request.keys.map(() => records.apart()), restore)
   if (request.keys.length > 1) return takeTogether(core, request, restore)
   const record = recordOf(core, exclusionId(core, request.keys[0]!))
   if (record === undefined) return keyLimit(core)

@@ -29,6 +29,9 @@ const atOnce = 5
 const shortestPause = 50
 const longestPause = 1000
 
+/** Who keeps a place in the order of arrival gives a sign of life as often as this. */
+const longestBeat = 500
+
 type Failure =
   | LockError.LockBusy
   | LockError.WaitTimeout
@@ -119,7 +122,7 @@ const contentionOf = (contest: Contest): Contention => {
     keys: request.keys,
     mode: request.call.mode,
     ttl: Duration.millis(request.call.ttl),
-    fair: false,
+    fair: request.call.fair,
     waiting: request.waiting,
     holder: { session: core.settings.session, metadata: metadataOf(request) }
   })
@@ -304,7 +307,8 @@ const nextTry = (contest: Contest, random: number): number => {
   if (!probes.safetyNets && contest.armed) return Infinity
   const holdersEnd = last.endsIn === undefined ? Infinity : now + Duration.toMillis(last.endsIn) + 1
   // inside one process no wake-up is lost, so there is nothing to poll for
-  const poll = !contest.armed || !push ? backoff : remote ? core.settings.pollInterval : Infinity
+  const interval = request.call.fair ? Math.min(core.settings.pollInterval, longestBeat) : core.settings.pollInterval
+  const poll = !contest.armed || !push ? backoff : remote ? interval : Infinity
   return Math.min(holdersEnd, now + poll * (0.75 + random / 2))
 }
 

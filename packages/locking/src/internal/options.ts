@@ -44,6 +44,7 @@ export interface CallOptions {
   /** Infinite: no limit. */
   readonly maxHold: number
   readonly reentrant: boolean | "wait"
+  readonly fair: boolean
   readonly metadata: Readonly<Record<string, string>>
 }
 
@@ -61,7 +62,7 @@ const tryNames: ReadonlySet<string> = new Set<keyof TryOptions>([
   "reentrant",
   "metadata"
 ])
-const acquireNames: ReadonlySet<string> = new Set<string>(["waitTimeout", ...tryNames])
+const acquireNames: ReadonlySet<string> = new Set<string>(["waitTimeout", "fair", ...tryNames])
 const layerNames: ReadonlySet<string> = new Set<keyof LockingOptions>([
   "backend",
   "namespace",
@@ -98,7 +99,7 @@ const checkNames = (options: object, names: ReadonlySet<string>, issues: Issues)
     // a name that cannot be a typing mistake is somebody's data
     if (!/^\w{1,40}$/.test(name)) {
       issues.push({ path: "options", message: "holds a name that is no option's" })
-    } else if (names === tryNames && name === "waitTimeout") {
+    } else if (names === tryNames && acquireNames.has(name)) {
       issues.push({
         path: name,
         message: "an attempt that never waits takes none: use `acquire` or `withLock` to wait"
@@ -328,6 +329,7 @@ export const defaultCall = (settings: Settings): CallOptions => ({
   autoRenew: true,
   maxHold: Infinity,
   reentrant: false,
+  fair: false,
   metadata: noMetadata
 })
 
@@ -355,6 +357,11 @@ const parse = (
   if (options.reentrant !== undefined && typeof options.reentrant !== "boolean" && options.reentrant !== "wait") {
     issues.push({ path: "reentrant", message: `must be true, false or "wait", got ${show(options.reentrant)}` })
   }
+  if (options.fair !== undefined && typeof options.fair !== "boolean") {
+    issues.push({ path: "fair", message: `must be true or false, got ${show(options.fair)}` })
+  } else if (options.fair === true && !capabilities.fair) {
+    issues.push({ path: "fair", message: "this driver keeps no order across processes" })
+  }
   const call: CallOptions = {
     mode: options.mode === undefined
       ? defaults.mode
@@ -365,6 +372,7 @@ const parse = (
     autoRenew: options.autoRenew ?? defaults.autoRenew,
     maxHold: duration("maxHold", options.maxHold, defaults.maxHold, holdRange, issues),
     reentrant: options.reentrant ?? defaults.reentrant,
+    fair: options.fair ?? defaults.fair,
     metadata: options.metadata === undefined ? defaults.metadata : metadataOf(options.metadata, issues)
   }
   return issues.length === 0 ? call : new InvalidOptions({ backend: settings.backend, issues })

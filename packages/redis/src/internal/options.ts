@@ -21,7 +21,7 @@ export interface Given {
 
 const ranges: Readonly<Record<keyof Given, readonly [byDefault: number, least: number, most: number, text: string]>> = {
   retention: [3_600_000, 0, 31_536_000_000, "0 … 1 year"],
-  fairPatience: [1_500, 100, 60_000, "100 ms … 1 minute"],
+  fairPatience: [1_500, 1_000, 60_000, "1 second … 1 minute"],
   longestTtl: [60_000, 100, 31_536_000_000, "100 ms … 1 year"]
 }
 

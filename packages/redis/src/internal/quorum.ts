@@ -163,9 +163,10 @@ export const make = (
     /** Who is told of by a majority, and until when that many of them keep it. */
     const agreed = (told: ReadonlyArray<Holder>): ReadonlyArray<Holder> =>
       groupBy(told, ({ token }) => token ?? "").filter(({ length }) => length >= majority).map((same) => {
-        const fence = highest(same.map((holder) => holder.fence!))
+        // a server that was late has numbered for itself
+        const fence = same.map((holder) => holder.fence!).sort((a, b) => a > b ? -1 : 1)[majority - 1]!
         const until = same.map((holder) => holder.until!).sort((a, b) => b - a)[majority - 1]!
-        return { ...same.find((holder) => holder.fence === fence)!, until }
+        return { ...same[0]!, fence, until }
       })
 
     const store: Store = {

@@ -1,0 +1,44 @@
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Fiber } from "effect"
+import type { LockRequest } from "effect-locking/LockDriver"
+import * as Locking from "effect-locking/Locking"
+import * as MemoryStore from "effect-locking/MemoryStore"
+import { settle } from "./kit.js"
+
+describe("R1.13 fair", () => {
+  it.scoped("is refused where the driver keeps no order, and where it is no boolean", () =>
+    Effect.gen(function*() {
+      const locking = yield* Locking.make(yield* MemoryStore.driver(yield* MemoryStore.make))
+      for (const fair of [true, "yes"] as ReadonlyArray<boolean>) {
+        const error = yield* Effect.flip(locking.withLock(Effect.void, "a", { fair }))
+        assert(error._tag === "InvalidOptions")
+        assert.deepStrictEqual(error.issues.map(({ path }) => path), ["fair"])
+      }
+      yield* locking.withLock(Effect.void, "a", { fair: false })
+    }))
+
+  it.scoped("every caller has a contention of its own, and is served by the store", () =>
+    Effect.gen(function*() {
+      const driver = yield* MemoryStore.driver(yield* MemoryStore.make)
+      const requests: Array<LockRequest> = []
+      const locking = yield* Locking.make({
+        ...driver,
+        capabilities: { ...driver.capabilities, fair: true },
+        contend: (request) => {
+          requests.push(request)
+          return driver.contend(request)
+        }
+      })
+      const lease = yield* locking.acquire("a", { fair: true })
+      const waiters = yield* Effect.forEach(
+        [1, 2],
+        () => Effect.fork(locking.withLock(Effect.void, "a", { fair: true }))
+      )
+      yield* settle
+      assert.lengthOf(requests, 3)
+      assert.isTrue(requests.every(({ fair }) => fair))
+      yield* lease.release
+      yield* Effect.forEach(waiters, (fiber) => Fiber.join(fiber))
+      assert.deepStrictEqual(yield* locking.list, [])
+    }))
+})

@@ -1,0 +1,85 @@
+/**
+ * Arrival order across processes.
+ */
+import * as TcpProxy from "@effect-locking/testing/TcpProxy"
+import { assert, describe, it } from "@effect/vitest"
+import { Effect, Fiber, type Scope } from "effect"
+import type { Locking } from "effect-locking/Locking"
+import { recordOf } from "../src/internal/records.js"
+import * as kit from "./kit.js"
+
+const it_ = <E>(name: string, body: () => Effect.Effect<void, E, Scope.Scope>) => it.scopedLive(name, body, 60_000)
+
+const record = (name: string) => recordOf("", kit.key(name))
+
+const line = (name: string) =>
+  Effect.gen(function*() {
+    const server = yield* kit.server
+    const nodes = yield* Effect.forEach([1, 2, 3], () => kit.node(server.url(), { ttl: "30 seconds" }))
+    const served: Array<number> = []
+    const places = Effect.map(
+      server.command("HKEYS", record(name)),
+      (fields: ReadonlyArray<string>) => fields.filter((field) => field.startsWith("w")).length
+    )
+    const arrive = (locking: Locking, number: number, options = {}) =>
+      Effect.gen(function*() {
+        const before = yield* places
+        const fiber = yield* Effect.fork(
+          locking.withLock(Effect.sync(() => served.push(number)), name, {
+            fair: true,
+            waitTimeout: "50 seconds",
+            ...options
+          })
+        )
+        yield* kit.eventually(Effect.map(places, (count) => count === before + 1))
+        return fiber
+      })
+    const holder = yield* nodes[0]!.acquire(name, { fair: true }).pipe(Effect.map((lease) => lease.release))
+    return { server, nodes, served, places, arrive, leave: holder }
+  })
+
+describe("R1.13 fair mode", () => {
+  it_("serves 60 waiters of three processes in the exact order of their arrival", () =>
+    Effect.gen(function*() {
+      const { arrive, leave, nodes, places, served } = yield* line("order")
+      const fibers = []
+      for (let i = 0; i < 60; i++) fibers.push(yield* arrive(nodes[(i * 7) % 3]!, i))
+      yield* leave
+      yield* Effect.forEach(fibers, (fiber) => Fiber.join(fiber))
+      assert.deepStrictEqual(served, Array.from({ length: 60 }, (_, i) => i))
+      assert.strictEqual(yield* places, 0)
+    }))
+
+  it_("lets nobody pass who did not ask for it", () =>
+    Effect.gen(function*() {
+      const { arrive, leave, nodes, served } = yield* line("pass")
+      const first = yield* arrive(nodes[1]!, 1)
+      const second = yield* arrive(nodes[2]!, 2)
+      const other = yield* Effect.fork(
+        nodes[0]!.withLock(Effect.sync(() => served.push(3)), "pass", { waitTimeout: "50 seconds" })
+      )
+      yield* Effect.sleep(100)
+      yield* leave
+      yield* Effect.forEach([first, second, other], (fiber) => Fiber.join(fiber))
+      assert.deepStrictEqual(served, [1, 2, 3])
+    }))
+
+  it_("a waiter that gives up is passed at once, one that died after its patience", () =>
+    Effect.gen(function*() {
+      const { arrive, leave, nodes, served, server } = yield* line("gone")
+      const proxy = yield* TcpProxy.make({ port: server.port })
+      const dead = yield* kit.node(server.url(proxy.port), { shutdownTimeout: 0 })
+      yield* arrive(dead, 0)
+      yield* arrive(dead, 1)
+      const quitter = yield* arrive(nodes[1]!, 2)
+      const last = yield* arrive(nodes[2]!, 3)
+      yield* proxy.refuse
+      yield* proxy.blackHole()
+      yield* Fiber.interrupt(quitter)
+      const start = performance.now()
+      yield* leave
+      yield* Fiber.join(last)
+      assert.deepStrictEqual(served, [3])
+      assert.isBelow(performance.now() - start, 6_000)
+    }))
+})
