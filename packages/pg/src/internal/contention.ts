@@ -49,6 +49,7 @@ class PgContention implements Contention {
   private readonly ids: ReadonlyArray<LockIds>
   private readonly locks: ReadonlyArray<string>
   private isWaiting = false
+  private holder: Holder | undefined
   private hasWon = false
 
   constructor(private readonly environment: Environment, private readonly request: LockRequest) {
@@ -117,9 +118,14 @@ class PgContention implements Contention {
 
   /** With the name of the holder, where it can be had. */
   private named(answer: Busy): Effect.Effect<Answer> {
+    const known = () => this.holder === undefined ? answer : { ...answer, holder: this.holder }
     return Effect.match(this.environment.glance(this.locks), {
-      onSuccess: (holder) => holder === undefined ? answer : { ...answer, holder },
-      onFailure: () => answer
+      onSuccess: (holder) => {
+        // what it was told a moment ago is better than nothing
+        this.holder = holder ?? this.holder
+        return known()
+      },
+      onFailure: known
     })
   }
 
