@@ -1,7 +1,7 @@
 /** Holders that freeze, block their own loop, or are killed: processes of their own, by signals. */
 import * as History from "@effect-locking/testing/History"
 import * as OverlapOracle from "@effect-locking/testing/OverlapOracle"
-import * as PostgresServer from "@effect-locking/testing/PostgresServer"
+import type * as PostgresServer from "@effect-locking/testing/PostgresServer"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
 import {
@@ -11,6 +11,7 @@ import {
   keysHeld,
   node,
   nothingHeld,
+  serve,
   serverMargin,
   slack,
   somebodyWaits,
@@ -40,7 +41,7 @@ describe("a holder that does not run", () => {
     "R7.2 B63 B37 frozen: another process gets the key within ttl and margin, the late write is refused, the section is interrupted",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make()
+        const server = yield* serve()
         yield* tables(server)
         const options = { sessionTtl }
         const [a, b] = yield* Effect.all([
@@ -91,7 +92,7 @@ describe("a holder that does not run", () => {
     "R7.2 killed: the next one is in within one poll, and the dead one leaves nothing at the server",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make()
+        const server = yield* serve()
         const pollInterval = 600
         const [a, b] = yield* Effect.all([
           agent({ name: "a", url: server.url(), options: { sessionTtl: "1 minute" } }),
@@ -126,7 +127,7 @@ describe("a holder that does not run", () => {
     "B34 B37 a loop that is blocked past the ttl: the renewal takes nothing back, and the loss comes once",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make()
+        const server = yield* serve()
         const a = yield* agent({ name: "a", url: server.url(), options: { sessionTtl } })
         const b = yield* node(server.url(), { sessionTtl })
         yield* a.ready
@@ -153,7 +154,7 @@ describe("a holder that does not run", () => {
     "B34 R2.5 blocked past the ttl and back before the server gives the key away: lost all the same",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make()
+        const server = yield* serve()
         const a = yield* agent({ name: "a", url: server.url(), options: { sessionTtl: 3000 } })
         yield* a.ready
         // the server's margin is 300 ms, in which the session lives on after the end of all trust

@@ -1,5 +1,6 @@
 /** What the stories of this folder are told with. */
 import type { Postgres } from "@effect-locking/testing/PostgresServer"
+import * as PostgresServer from "@effect-locking/testing/PostgresServer"
 import type { Who } from "@effect-locking/testing/TcpProxy"
 import * as Worker from "@effect-locking/testing/Worker"
 import { PgClient } from "@effect/sql-pg"
@@ -75,6 +76,11 @@ export const stay = (locking: Locking, key: string) =>
 // ---------------------------------------------------------------------------------------------------------------------
 // the server's own view
 // ---------------------------------------------------------------------------------------------------------------------
+
+/** Of the version that `FAULTS_PG` names, else the newest. */
+export const version = process.env["FAULTS_PG"] === "15" ? 15 : 18
+
+export const serve = (options?: PostgresServer.Options) => PostgresServer.make({ version, ...options })
 
 export interface Backend {
   readonly pid: number

@@ -1,5 +1,4 @@
 /** Roles, pools, lock tables and neighbours: the lock must fit beside them, and leave nothing behind. */
-import * as PostgresServer from "@effect-locking/testing/PostgresServer"
 import { PgClient } from "@effect/sql-pg"
 import { assert, describe, it } from "@effect/vitest"
 import { Context, Deferred, Duration, Effect, Exit, Fiber, Layer, Random, Redacted, Schedule } from "effect"
@@ -13,11 +12,13 @@ import {
   keysHeld,
   node,
   nothingHeld,
+  serve,
   slack,
   somebodyWaits,
   stay,
   terminate,
-  until
+  until,
+  version
 } from "./kit.js"
 
 const patient = { waitTimeout: "25 seconds" } as const
@@ -29,7 +30,7 @@ describe("beside the program and its neighbours", () => {
     "R8.2 a role with time-outs and read-only transactions of its own, set by ALTER ROLE",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make()
+        const server = yield* serve()
         const a = yield* node(server.url())
         yield* a.withLock(Effect.void, "k")
         yield* server.createRole("app", {
@@ -38,7 +39,7 @@ describe("beside the program and its neighbours", () => {
             lock_timeout: "100ms",
             idle_session_timeout: "1s",
             idle_in_transaction_session_timeout: "1s",
-            transaction_timeout: "1s",
+            ...(version >= 17 && { transaction_timeout: "1s" }),
             default_transaction_read_only: "on",
             default_transaction_isolation: "serializable",
             search_path: "nowhere",
@@ -71,7 +72,7 @@ describe("beside the program and its neighbours", () => {
     "B55 a pool of three, three holders who query, then 200 waiters: all finish, on two connections of ours",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make()
+        const server = yield* serve()
         const Sql = PgClient.layer({ url: Redacted.make(server.url({ applicationName: "users" })), maxConnections: 3 })
         const context = yield* Layer.build(
           Layer.provideMerge(PgLocking.layer({ sessionTtl: 5000, restartQuarantine: false }), Sql)
@@ -109,7 +110,7 @@ describe("beside the program and its neighbours", () => {
     "B56 CREATE INDEX CONCURRENTLY under the lock is not blocked by those who wait for it",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make()
+        const server = yield* serve()
         yield* server.query("create table t (a int); insert into t select generate_series(1, 1000)")
         const [a, b, c] = yield* Effect.forEach([1, 2, 3], () => node(server.url(), { sessionTtl: 5000 }))
         const waiters: Array<Fiber.RuntimeFiber<unknown, unknown>> = []
@@ -134,7 +135,7 @@ describe("beside the program and its neighbours", () => {
     "B58 waiters are interrupted by the hundred: no neighbour's statement is cancelled",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make()
+        const server = yield* serve()
         const a = yield* node(server.url(), { sessionTtl: 20_000 })
         const b = yield* node(server.url(), { sessionTtl: 20_000 })
         const sql = Context.get(
@@ -164,7 +165,7 @@ describe("nothing stays behind", () => {
     "B15 R1.1 success, failure, defect, interruption, loss and time-out: no advisory lock is left",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make()
+        const server = yield* serve()
         const a = yield* node(server.url(), { sessionTtl: 5000 })
         const b = yield* node(server.url(), { sessionTtl: 5000 })
         const exits: Record<string, Effect.Effect<unknown, unknown>> = {
@@ -201,7 +202,7 @@ describe("nothing stays behind", () => {
     "B12 interrupted at every step, free or queued: the next attempt succeeds",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make()
+        const server = yield* serve()
         const a = yield* node(server.url(), { sessionTtl: 20_000 })
         const b = yield* node(server.url(), { sessionTtl: 20_000 })
         const sweep = (acquire: Effect.Effect<unknown, unknown>) =>
@@ -227,7 +228,7 @@ describe("nothing stays behind", () => {
     "B04 R1.13 ten callers of one process, at one and the same session: one is inside at a time",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make()
+        const server = yield* serve()
         const a = yield* node(server.url(), { sessionTtl: 5000 })
         let inside = 0
         const fences: Array<bigint> = []
@@ -251,7 +252,7 @@ describe("nothing stays behind", () => {
     "B45 B78 wait limits and hold limits hold against the server, and not with the retries",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make()
+        const server = yield* serve()
         const a = yield* node(server.url(), { sessionTtl: 20_000 })
         const b = yield* node(server.url(), { sessionTtl: 20_000 })
         yield* b.withLock(Effect.void, "k", { waitTimeout: 0 })
@@ -283,7 +284,7 @@ describe("the lock table of the server", () => {
 
   it.scopedLive("B48 R6.6 200 keys at once, and each of them excludes", () =>
     Effect.gen(function*() {
-      const server = yield* PostgresServer.make()
+      const server = yield* serve()
       const a = yield* node(server.url(), { sessionTtl: 20_000 })
       const b = yield* node(server.url(), { sessionTtl: 20_000 })
       yield* Effect.scoped(Effect.gen(function*() {
@@ -301,7 +302,7 @@ describe("the lock table of the server", () => {
     "R6.6 a process takes no more than its tenth, though all is asked for at once, and others log in",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make({ settings: small })
+        const server = yield* serve({ settings: small })
         const limit = 30
         const a = yield* node(server.url(), { sessionTtl: 20_000 })
         yield* Effect.scoped(Effect.gen(function*() {
@@ -339,7 +340,7 @@ describe("the lock table of the server", () => {
     "R7.2 a stranger exhausts it (53200): typed errors, nothing leaks, held leases stay, and all works afterwards",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make({ settings: small })
+        const server = yield* serve({ settings: small })
         const a = yield* node(server.url(), { sessionTtl: 20_000 })
         const stranger = new Pg.Client({ connectionString: server.url() })
         stranger.on("error", () => {})

@@ -1,9 +1,8 @@
 /** pgbouncer between the driver and the server. */
 import * as PgBouncer from "@effect-locking/testing/PgBouncer"
-import * as PostgresServer from "@effect-locking/testing/PostgresServer"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Fiber } from "effect"
-import { agent, clock, held, keysHeld, node, nothingHeld, slack, somebodyWaits } from "./kit.js"
+import { agent, clock, held, keysHeld, node, nothingHeld, serve, slack, somebodyWaits } from "./kit.js"
 
 const patient = { waitTimeout: "25 seconds" } as const
 
@@ -13,7 +12,7 @@ describe("behind a pooler", () => {
       `B05 R10.4 ${pooling} mode, ${poolSize} sessions: refused with the remedy, and nothing of ours stays on them`,
       () =>
         Effect.gen(function*() {
-          const server = yield* PostgresServer.make()
+          const server = yield* serve()
           const pooler = yield* PgBouncer.make(server, { pooling, poolSize })
           for (let i = 0; i < 3; i++) {
             const error = yield* Effect.flip(node(pooler.url()))
@@ -42,7 +41,7 @@ describe("behind a pooler", () => {
     "B05 R7.2 session mode: exclusion, wake-ups, and the locks of a killed process are free at once",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make()
+        const server = yield* serve()
         const pooler = yield* PgBouncer.make(server, { pooling: "session", poolSize: 10 })
         const a = yield* agent({ name: "a", url: pooler.url(), options: { sessionTtl: "30 seconds" } })
         const b = yield* node(pooler.url(), { sessionTtl: "30 seconds", pollInterval: "20 seconds" })
@@ -73,7 +72,7 @@ describe("behind a pooler", () => {
     "R7.2 the pooler dies: LeaseLost, and a direct way is all it needs to go on",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make()
+        const server = yield* serve()
         const pooler = yield* PgBouncer.make(server, { pooling: "session", poolSize: 10 })
         const a = yield* agent({ name: "a", url: pooler.url(), options: { sessionTtl: "30 seconds" } })
         yield* a.ready

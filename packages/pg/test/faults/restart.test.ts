@@ -1,5 +1,5 @@
 /** The server restarts, crashes, resets itself or is replaced by a standby. */
-import * as PostgresServer from "@effect-locking/testing/PostgresServer"
+import type * as PostgresServer from "@effect-locking/testing/PostgresServer"
 import * as TcpProxy from "@effect-locking/testing/TcpProxy"
 import { assert, describe, it } from "@effect/vitest"
 import { Duration, Effect } from "effect"
@@ -11,6 +11,7 @@ import {
   keysHeld,
   node,
   nothingHeld,
+  serve,
   serverMargin,
   slack,
   stay,
@@ -29,7 +30,7 @@ describe("a restart", () => {
     "B38 B37 R7.2 R7.3 with holder, waiter and idle connections: the process lives, and locks again",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make()
+        const server = yield* serve()
         yield* tables(server)
         const options = { sessionTtl: 1000, restartQuarantine: false }
         const a = yield* agent({ name: "a", url: server.url(), options })
@@ -71,7 +72,7 @@ describe("a restart", () => {
   const forgets = (crash: (server: PostgresServer.PostgresServer) => Effect.Effect<unknown, unknown>) =>
     Effect.gen(function*() {
       const sessionTtl = 2000
-      const server = yield* PostgresServer.make()
+      const server = yield* serve()
       const proxy = yield* TcpProxy.make({ port: server.port })
       const options = { sessionTtl, restartQuarantine: true }
       const a = yield* node(server.url({ port: proxy.port }), options)
@@ -128,7 +129,7 @@ describe("a restart", () => {
 
   it.scopedLive("R7.2 a first start does not wait for leases that nobody can have", () =>
     Effect.gen(function*() {
-      const server = yield* PostgresServer.make()
+      const server = yield* serve()
       const start = yield* clock
       const a = yield* node(server.url(), { sessionTtl: "1 minute", restartQuarantine: true })
       yield* a.withLock(Effect.void, "k", { waitTimeout: 0 })
@@ -139,7 +140,7 @@ describe("a restart", () => {
     "R7.2 reconnectQuarantine: after a loss of its own session a process waits before its next grant",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make()
+        const server = yield* serve()
         const sessionTtl = 1000
         const a = yield* node(server.url(), { sessionTtl, reconnectQuarantine: true })
         const holder = yield* stay(a, "k")
@@ -158,7 +159,7 @@ describe("fences over crashes", () => {
     "R3.1 kill -9 of the server, again and again: no step back, though nothing of it was on disk",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make({
+        const server = yield* serve({
           settings: { synchronous_commit: "off", wal_writer_delay: "10s", checkpoint_timeout: "1h" }
         })
         const a = yield* node(server.url())
@@ -183,7 +184,7 @@ describe("fences over crashes", () => {
     "R3.1 R7.2 fail-over to a standby that lags: no step back, in a process that goes on and in a new one",
     () =>
       Effect.gen(function*() {
-        const primary = yield* PostgresServer.make()
+        const primary = yield* serve()
         let current = primary.url()
         const connection = Effect.sync(() => new Pg.Client({ connectionString: current }))
         yield* fenceOf(yield* node(connection))

@@ -1,9 +1,9 @@
 /** Processes that end while the server lives, is mute or was never there. */
-import * as PostgresServer from "@effect-locking/testing/PostgresServer"
+import type * as PostgresServer from "@effect-locking/testing/PostgresServer"
 import * as TcpProxy from "@effect-locking/testing/TcpProxy"
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Exit, Fiber, Scope } from "effect"
-import { agent, backends, clock, node, nothingHeld, slack, somebodyWaits, stay } from "./kit.js"
+import { agent, backends, clock, node, nothingHeld, serve, slack, somebodyWaits, stay } from "./kit.js"
 
 const patient = { waitTimeout: "25 seconds" } as const
 
@@ -20,7 +20,7 @@ describe("closing", () => {
       `R7.1 B29 R7.3 the server ${state}: holder and waiters end in time, and the process exits by itself`,
       () =>
         Effect.gen(function*() {
-          const server = yield* PostgresServer.make()
+          const server = yield* serve()
           const options = { sessionTtl: "20 seconds", shutdownTimeout } as const
           const a = yield* agent({ name: "a", url: server.url(), options })
           const b = yield* node(server.url(), { sessionTtl: "20 seconds" })
@@ -61,7 +61,7 @@ describe("closing", () => {
     "B08 R7.1 the key is given up after the section's finalizer has ended, and not before",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make()
+        const server = yield* serve()
         const a = yield* agent({ name: "a", url: server.url(), options: { sessionTtl: 2000 } })
         const b = yield* node(server.url(), { sessionTtl: 2000 })
         yield* a.ready
@@ -85,7 +85,7 @@ describe("closing", () => {
     "B08 R7.1 a finalizer that takes longer than the shutdown may: reported, and the process ends",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make()
+        const server = yield* serve()
         const a = yield* agent({ name: "a", url: server.url(), options: { sessionTtl: 2000, shutdownTimeout: 300 } })
         yield* a.ready
         yield* a.tell({ do: "hold", key: "k", finalizer: 1500 })
@@ -103,7 +103,7 @@ describe("closing", () => {
     "B29 R1.7 a server that was never there, or takes connections and is mute: typed, in time, and it exits",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make()
+        const server = yield* serve()
         const proxy = yield* TcpProxy.make({ port: server.port })
         const through = server.url({ port: proxy.port })
         yield* proxy.refuse
@@ -125,7 +125,7 @@ describe("closing", () => {
     "R7.1 B29 closed while it opens: the scope ends at once, and nothing is left connected",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make()
+        const server = yield* serve()
         const proxy = yield* TcpProxy.make({ port: server.port })
         // one of its connections in turn, the second one opened for the probe
         for (const who of [TcpProxy.nth(0), TcpProxy.nth(2)]) {
@@ -147,7 +147,7 @@ describe("closing", () => {
 
   it.scopedLive("R7.1 a layer that closes leaves other layers of the process alone", () =>
     Effect.gen(function*() {
-      const server = yield* PostgresServer.make()
+      const server = yield* serve()
       const scope = yield* Scope.make()
       const a = yield* Scope.extend(node(server.url(), { sessionTtl: "20 seconds" }), scope)
       const b = yield* node(server.url(), { sessionTtl: "20 seconds" })

@@ -1,9 +1,21 @@
 /** Wake-ups that get lost, and what waiting costs. */
-import * as PostgresServer from "@effect-locking/testing/PostgresServer"
+import type * as PostgresServer from "@effect-locking/testing/PostgresServer"
 import { assert, describe, it } from "@effect/vitest"
 import { Deferred, Duration, Effect, Fiber, Logger, LogLevel } from "effect"
 import type { Locking } from "effect-locking/Locking"
-import { backends, clock, held, keysHeld, node, nothingHeld, slack, somebodyWaits, terminate, until } from "./kit.js"
+import {
+  backends,
+  clock,
+  held,
+  keysHeld,
+  node,
+  nothingHeld,
+  serve,
+  slack,
+  somebodyWaits,
+  terminate,
+  until
+} from "./kit.js"
 
 const patient = { waitTimeout: "25 seconds" } as const
 
@@ -24,7 +36,11 @@ const section = (locking: Locking, key: string) =>
   })
 
 const listeners = (server: PostgresServer.PostgresServer) =>
-  Effect.map(backends(server), (all) => all.filter(({ listens }) => listens).map(({ pid }) => pid))
+  Effect.map(
+    backends(server),
+    // who holds for long listens as well
+    (all) => all.filter(({ listens, name }) => listens && name.endsWith("/waiter")).map(({ pid }) => pid)
+  )
 
 /** Transactions of the database so far: one for each statement of ours. */
 const statements = (server: PostgresServer.PostgresServer) =>
@@ -41,15 +57,15 @@ describe("wake-ups", () => {
     "B22 R6.2 the LISTEN session is terminated: the next one is in within the poll, one warning, and it listens again",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make()
+        const server = yield* serve()
         const warnings: Array<string> = []
         const logger = Logger.make(({ logLevel, message }) => {
           if (LogLevel.greaterThanEqual(logLevel, LogLevel.Warning)) warnings.push(String(message))
         })
-        const pollInterval = 1000
+        const pollInterval = 5000
         const a = yield* node(server.url(), { sessionTtl: "30 seconds" })
         const b = yield* Effect.provide(
-          node(server.url(), { sessionTtl: "30 seconds", pollInterval }),
+          node(server.url(), { sessionTtl: "30 seconds", pollInterval, session: "waiter" }),
           Logger.replace(Logger.defaultLogger, logger)
         )
         const leave = yield* section(a, "k")
@@ -78,7 +94,7 @@ describe("wake-ups", () => {
     "B22 B21 the waiter's session is ended: it waits on, and is woken from the next one",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make()
+        const server = yield* serve()
         const a = yield* node(server.url(), { sessionTtl: "30 seconds" })
         const b = yield* node(server.url(), { sessionTtl: "30 seconds", pollInterval: "20 seconds" })
         const leave = yield* section(a, "k")
@@ -105,7 +121,7 @@ describe("wake-ups", () => {
     "B22 R6.2 no connection for wake-ups is to be had: waiters poll, and get in",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make()
+        const server = yield* serve()
         yield* server.query("create role poor login connection limit 1; grant create on schema public to poor")
         const a = yield* node(server.url(), { sessionTtl: "30 seconds" })
         yield* a.withLock(Effect.void, "k")
@@ -126,7 +142,7 @@ describe("wake-ups", () => {
     "B28 R6.3 fifty waiters in five processes: what waiting and hand-overs cost the server",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make()
+        const server = yield* serve()
         const nodes = yield* Effect.forEach([1, 2, 3, 4, 5], () => node(server.url(), { sessionTtl: "30 seconds" }))
         const first = yield* section(nodes[0]!, "k")
         const waiters = yield* Effect.forEach(nodes, (one) =>
@@ -135,11 +151,12 @@ describe("wake-ups", () => {
             () => Effect.fork(one.withLock(Effect.sleep(20), "k", { waitTimeout: "1 minute" }))
           ))
         yield* somebodyWaits(server, 4)
+        const since = yield* clock
         const before = yield* statements(server)
         yield* Effect.sleep(2000)
         const idle = (yield* statements(server)) - before
-        // each of the five polls every 250 ms ± 25 %, and the holder renews
-        assert.isBelow(idle, 5 * 2000 / 187 + 30)
+        // each of the five polls every 250 ms ± 25 %, the holder renews, and this test asks as well
+        assert.isBelow(idle, 5 * ((yield* clock) - since) / 187 + 50)
         const start = yield* statements(server)
         yield* first
         for (const waiter of waiters.flat()) yield* Fiber.join(waiter)
@@ -155,7 +172,7 @@ describe("wake-ups", () => {
     "B28 B38 the server is away for a while: nobody hammers it, and everybody goes on",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make({ settings: { log_connections: "on" } })
+        const server = yield* serve({ settings: { log_connections: "on" } })
         const nodes = yield* Effect.forEach(
           [1, 2, 3],
           () => node(server.url(), { sessionTtl: "10 seconds", restartQuarantine: false })
@@ -187,15 +204,18 @@ describe("wake-ups", () => {
     "B67 R5 a wait in vain behind a stranger: not an error of the connection, and nobody is left waiting",
     () =>
       Effect.gen(function*() {
-        const server = yield* PostgresServer.make()
-        const a = yield* node(server.url(), { sessionTtl: "30 seconds" })
+        const server = yield* serve()
+        const a = yield* node(server.url(), { sessionTtl: "30 seconds", session: "blocker" })
         const b = yield* node(server.url(), { sessionTtl: "30 seconds" })
         const leave = yield* section(a, "k")
         for (let i = 0; i < 5; i++) {
-          const error = yield* Effect.flip(b.withLock(Effect.void, "k", { waitTimeout: 150 }))
+          const error = yield* Effect.flip(b.withLock(Effect.void, "k", { waitTimeout: i === 4 ? 1500 : 150 }))
           assert(error._tag === "WaitTimeout", error._tag)
           assert.isAtLeast(Duration.toMillis(error.waited), 150)
           assert.match(error.keyHash, /^[0-9a-f]+$/)
+          assert.isFalse(error.holder?.local)
+          // the server is asked once a second who it is
+          if (i === 0 || i === 4) assert.strictEqual(error.holder?.session, "blocker")
         }
         yield* until("nobody waits", Effect.map(held(server), (all) => all.every(({ isKey }) => isKey)))
         assert.isAtMost((yield* backends(server)).length, 4)
