@@ -254,7 +254,8 @@ describe("nothing stays behind", () => {
       Effect.gen(function*() {
         const server = yield* serve()
         const a = yield* node(server.url(), { sessionTtl: 20_000 })
-        const b = yield* node(server.url(), { sessionTtl: 20_000 })
+        // polls must not make the last answer come late
+        const b = yield* node(server.url(), { sessionTtl: 20_000, pollInterval: "20 seconds" })
         yield* b.withLock(Effect.void, "k", { waitTimeout: 0 })
         yield* b.withLock(Effect.void, "k", { waitTimeout: 1 })
         const holder = yield* Effect.fork(Effect.exit(a.withLock(Effect.never, "k", { maxHold: 2500 })))
