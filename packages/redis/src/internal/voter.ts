@@ -8,12 +8,12 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Runtime from "effect/Runtime"
 import type * as Scope from "effect/Scope"
-import { type Ask, isFailure, map } from "./ask.js"
+import { type Answer, type Ask, isFailure, map } from "./ask.js"
 import * as channels from "./channels.js"
 import type { Client } from "./client.js"
 import * as connection from "./connection.js"
 import { infoOf, parseInfo } from "./deployment.js"
-import { unintelligible } from "./errors.js"
+import { late, unintelligible } from "./errors.js"
 import * as server from "./server.js"
 import type { Acquired, Attempt, Request } from "./store.js"
 
@@ -78,28 +78,34 @@ export const make = (client: Client, settings: Settings): Effect.Effect<Voter, n
       return true
     })
 
+    /** On their way to the server, or not even that. What was given up meanwhile must not stay granted. */
+    const underWay = new Set<{ readonly token: string; isOver: boolean }>()
+
     const acquire: Voter["acquire"] = (request, attempt, proposal) => (done) => {
-      if (born === undefined) {
-        return learnAge((answer) =>
-          isFailure(answer) ? done(nothingDone(answer)) : acquire(request, attempt, proposal)(done)
-        )
+      const until = link.now() + attempt.left
+      const call = { token: attempt.token, isOver: false }
+      underWay.add(call)
+      const answered = (answer: Answer<Acquired>): void => {
+        underWay.delete(call)
+        if (!isFailure(answer)) {
+          know(call.token, answer._tag === "Granted")
+          if (call.isOver && answer._tag === "Granted") takeBack(request, call.token)
+        } else if (answer.executed === "unknown") doubt(request, attempt, until)
+        done(answer)
       }
-      const missing = born + settings.longestTtl - link.now()
-      if (missing <= 0) {
-        const until = link.now() + attempt.left
-        return store.acquireAs(request, attempt, proposal)((answer) => {
-          if (!isFailure(answer)) know(attempt.token, answer._tag === "Granted")
-          else if (answer.executed === "unknown") doubt(request, attempt, until)
-          done(answer)
-        })
+      const vote = (): void => {
+        const missing = born! + settings.longestTtl - link.now()
+        if (missing > 0) return answered(tooYoung(missing))
+        if (call.isOver) return answered(late)
+        store.acquireAs(request, { ...attempt, left: until - link.now() }, proposal)(answered)
       }
-      done(
-        new DriverError({
-          executed: "no",
-          message: "the server was started more recently than the longest ttl, and may have forgotten a lease",
-          retryAfter: Duration.millis(Math.min(missing, 1_000))
-        })
-      )
+      if (born !== undefined) return vote()
+      learnAge((answer) => isFailure(answer) ? answered(nothingDone(answer)) : vote())
+    }
+
+    const giveUp = (token: string): void => {
+      know(token, false)
+      for (const call of underWay) if (call.token === token) call.isOver = true
     }
 
     const pay = (debt: Debt): void =>
@@ -108,7 +114,7 @@ export const make = (client: Client, settings: Settings): Effect.Effect<Voter, n
       })
 
     const takeBack: Voter["takeBack"] = (request, token) => {
-      know(token, false)
+      giveUp(token)
       pay({ request, token, until: link.now() + request.ttl })
     }
 
@@ -126,7 +132,7 @@ export const make = (client: Client, settings: Settings): Effect.Effect<Voter, n
       acquire,
       takeBack,
       release: (records, token) => {
-        know(token, false)
+        giveUp(token)
         return store.release(records, token)
       }
     }
@@ -135,3 +141,10 @@ export const make = (client: Client, settings: Settings): Effect.Effect<Voter, n
 /** The question that failed was about something else. */
 const nothingDone = ({ cause, message }: DriverError): DriverError =>
   new DriverError({ executed: "no", message, cause })
+
+const tooYoung = (missing: number): DriverError =>
+  new DriverError({
+    executed: "no",
+    message: "the server was started more recently than the longest ttl, and may have forgotten a lease",
+    retryAfter: Duration.millis(Math.min(missing, 1_000))
+  })
