@@ -79,7 +79,8 @@ describe("behind a pooler", () => {
         yield* a.tell({ do: "hold", key: "k" })
         yield* a.hear("entered")
         yield* pooler.kill
-        assert.strictEqual((yield* a.hear("left")).outcome, "LeaseLost")
+        const left = yield* a.hear("left")
+        assert.deepStrictEqual([left.outcome, left.reason], ["LeaseLost", "session-ended"])
         yield* nothingHeld(server)
         assert.deepStrictEqual((yield* a.told).filter(({ _tag }) => _tag === "crash"), [])
       }),
