@@ -387,7 +387,7 @@ describe.concurrent("a connection that falls silent while it is being opened", (
       Effect.gen(function*() {
         const { proxy, server, through } = yield* world
         const a = yield* node(server.url(), { sessionTtl: "30 seconds" })
-        const b = yield* node(through, { sessionTtl: "30 seconds", pollInterval: "20 seconds" })
+        const b = yield* node(through, { sessionTtl: "30 seconds", pollInterval: "20 seconds", session: "waiter" })
         yield* proxy.blackHole({ who: listeners, direction: "toClient" })
         const held = (keep: Effect.Effect<unknown>) =>
           Effect.gen(function*() {
@@ -398,10 +398,14 @@ describe.concurrent("a connection that falls silent while it is being opened", (
             yield* Deferred.await(inside)
             return holder
           })
+        const ears = Effect.map(backends(server), (all) =>
+          all.filter(({ listens, name }) => listens && name.endsWith("/waiter")).map(({ pid }) => pid))
         const first = yield* held(Effect.sleep(500))
         // without wake-ups it looks again by itself
         yield* b.withLock(Effect.void, "k", patient)
         yield* Fiber.join(first)
+        const mute = yield* ears
+        assert.lengthOf(mute, 1)
         yield* proxy.heal
         // once it is known to be dead
         yield* until(
@@ -410,7 +414,9 @@ describe.concurrent("a connection that falls silent while it is being opened", (
             const holder = yield* held(Effect.sleep(100))
             yield* b.withLock(Effect.void, "k", patient)
             yield* Fiber.join(holder)
-            return (yield* backends(server)).some(({ listens }) => listens)
+            return (yield* ears).some((pid) =>
+              !mute.includes(pid)
+            )
           })
         )
         const gate = yield* Deferred.make<void>()
