@@ -24,7 +24,7 @@ export interface Joiner {
 const never = (): boolean => false
 
 export const start = <A, E>(core: Core, effect: Effect.Effect<A, E>): Call<A, E> => {
-  const fiber = core.fork(Effect.withTracerEnabled(effect, false))
+  const fiber = core.forkCall(effect)
   const call: Call<A, E> = { fiber, exit: undefined, onExit: undefined }
   fiber.addObserver((exit) => {
     call.exit = exit

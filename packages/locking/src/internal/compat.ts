@@ -11,6 +11,7 @@ import type * as Fiber from "effect/Fiber"
 import * as FiberId from "effect/FiberId"
 import * as FiberRef from "effect/FiberRef"
 import * as Runtime from "effect/Runtime"
+import * as RuntimeFlags from "effect/RuntimeFlags"
 import type * as Scope from "effect/Scope"
 
 export type DurationInput = Duration.DurationInput
@@ -40,13 +41,21 @@ export const interrupted: Exit.Exit<never> = Exit.interrupt(FiberId.none)
 export const deferredDone = <A, E>(self: Deferred.Deferred<A, E>, exit: Exit.Exit<A, E>): void =>
   Deferred.unsafeDone(self, exit)
 
-/**
- * Starts fibers from synchronous code with the scheduler, clock and references of the layer; interruptible, as layers
- * are built in regions that are not.
- */
-export const forker: Effect.Effect<<A, E>(effect: Effect.Effect<A, E>) => RuntimeFiber<A, E>> = Effect.map(
+export type Fork = <A, E>(effect: Effect.Effect<A, E>) => RuntimeFiber<A, E>
+
+/** Layers are built in regions that are not interruptible. */
+const layerRuntime = Effect.map(
   Effect.runtime<never>(),
-  (runtime) => (effect) => Runtime.runFork(runtime, Effect.interruptible(effect))
+  Runtime.enableRuntimeFlag(RuntimeFlags.Interruption)
+)
+
+/** Starts fibers from synchronous code with the scheduler, clock and references of the layer; interruptible. */
+export const forker: Effect.Effect<Fork> = Effect.map(layerRuntime, (runtime) => Runtime.runFork(runtime))
+
+/** The same without spans. To set a reference for one effect costs more than a call to a store does otherwise. */
+export const untracedForker: Effect.Effect<Fork> = Effect.map(
+  layerRuntime,
+  (runtime) => Runtime.runFork(Runtime.setFiberRef(runtime, FiberRef.currentTracerEnabled, false))
 )
 
 /** Sends the interrupt without waiting for its effect. */

@@ -6,12 +6,11 @@
  * An exclusive grant has one hold at a time, a shared one as many as there are readers who joined it.
  */
 import type * as Deferred from "effect/Deferred"
-import type * as Effect from "effect/Effect"
 import type * as Exit from "effect/Exit"
 import type { Busy, DriverError, Grant, LockDriver, LockMode } from "../LockDriver.js"
 import type { LeaseLost, LeaseLostReason } from "../LockError.js"
 import type { ResolvedKey } from "../LockKey.js"
-import type { RuntimeFiber } from "./compat.js"
+import type { Fork, RuntimeFiber } from "./compat.js"
 import type { Events } from "./events.js"
 import type { Instruments } from "./instruments.js"
 import type { CallOptions, Settings } from "./options.js"
@@ -27,7 +26,9 @@ export interface Core {
   readonly settings: Settings
   readonly defaults: CallOptions
   readonly timer: Timer
-  readonly fork: <A, E>(effect: Effect.Effect<A, E>) => RuntimeFiber<A, E>
+  readonly fork: Fork
+  /** For calls to the driver. */
+  readonly forkCall: Fork
   readonly events: Events
   readonly instruments: Instruments
   /** One per key that somebody here holds, waits for or gives back. */

@@ -15,7 +15,7 @@ import type { AcquireOptions, LockingOptions } from "../LockOptions.js"
 import { acquire } from "./acquire.js"
 import * as calls from "./calls.js"
 import * as claims from "./claims.js"
-import { contextOf, forker, interruptNow, type RuntimeFiber, withFiber } from "./compat.js"
+import { contextOf, forker, interruptNow, type RuntimeFiber, untracedForker, withFiber } from "./compat.js"
 import type { Core, Hold, Request } from "./core.js"
 import { Entropy } from "./entropy.js"
 import * as events from "./events.js"
@@ -48,6 +48,7 @@ export const make = (
     const settings = parseLayer(options, driver, identity.slice(0, 8))
     if (settings instanceof LockError.InvalidOptions) return yield* settings
     const fork = yield* forker
+    const forkCall = yield* untracedForker
     const clock: timer.Timer = yield* timer.make(() => {
       const by = clock.wallNow() - clock.now() - ahead
       if (Math.abs(by) < jump) return
@@ -62,6 +63,7 @@ export const make = (
       settings,
       defaults: defaultCall(settings),
       fork,
+      forkCall,
       timer: clock,
       events: events.make(settings.backend, clock.wallNow, () => meters.eventDropped(1)),
       instruments: meters,
