@@ -9,10 +9,12 @@ import type * as LockKey from "../LockKey.js"
 import { contextOf, reference, type RuntimeFiber, setContext, withFiber } from "./compat.js"
 import type { Core, Hold } from "./core.js"
 
-export interface Claim {
-  readonly parent: Claim | undefined
-  /** Let go when the claim is over: an ended fiber may live on for a while, and with it all that its context reaches. */
-  hold: Hold | undefined
+export class Claim {
+  constructor(
+    readonly parent: Claim | undefined,
+    /** Let go when the claim is over: an ended fiber may live on for a while, and with it all that its context reaches. */
+    public hold: Hold | undefined
+  ) {}
 }
 
 export const ClaimRef = reference<Claim | undefined>("effect-locking/Claim", () => undefined)

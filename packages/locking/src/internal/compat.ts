@@ -70,14 +70,10 @@ export const contextOf = (fiber: RuntimeFiber<any, any>): Context.Context<never>
 
 /** Whether an ended child changed fiber-local state, other than the context that it was given. */
 export const hasChanges = (child: RuntimeFiber<any, any>, parent: RuntimeFiber<any, any>): boolean => {
-  const before = parent.getFiberRefs().locals
-  const after = child.getFiberRefs().locals
-  for (const [ref, value] of after) {
-    if (ref !== FiberRef.currentContext && ref !== FiberRef.currentRuntimeFlags && before.get(ref) !== value) {
-      return true
-    }
+  for (const [ref, [[, value]]] of child.getFiberRefs().locals) {
+    if (ref === FiberRef.currentContext || ref === FiberRef.currentRuntimeFlags) continue
+    if (parent.getFiberRef(ref) !== value) return true
   }
-  for (const ref of before.keys()) if (!after.has(ref)) return true
   return false
 }
 

@@ -60,36 +60,48 @@ export interface Activity {
   place: Member<Activity> | undefined
 }
 
-/** One call for one or several keys. */
-export interface Request {
-  readonly keys: ReadonlyArray<ResolvedKey>
-  readonly call: CallOptions
-  /** `false`: one attempt. */
-  readonly waiting: boolean
+/**
+ * One call for one or several keys.
+ *
+ * A class, and so is whatever else each lock makes: V8 takes literals of one place that it saw survive into the old
+ * generation from then on, and everything that they reach with them, which costs more than the lock.
+ */
+export class Request {
   /** Monotonic milliseconds. */
-  readonly startedAt: number
   readonly deadline: number
   /** The process gave the key to others and lets them go first. */
-  standBack: boolean
+  standBack = false
   /** What the store said last, for the error of a wait that ends without a grant. */
-  last: Busy | DriverError | "no answer" | undefined
-  lastAt: number
+  last: Busy | DriverError | "no answer" | undefined = undefined
+  lastAt = 0
   /** Its place among the waiters. */
-  place: Member<Request> | undefined
-  /** The span under which the caller asks. */
-  readonly trace: string | undefined
-  isTraced: boolean
+  place: Member<Request> | undefined = undefined
+  isTraced = false
+
+  constructor(
+    readonly keys: ReadonlyArray<ResolvedKey>,
+    readonly call: CallOptions,
+    /** `false`: one attempt. */
+    readonly waiting: boolean,
+    /** Monotonic milliseconds. */
+    readonly startedAt: number,
+    /** The span under which the caller asks. */
+    readonly trace: string | undefined
+  ) {
+    this.deadline = startedAt + call.waitTimeout
+  }
 }
 
 /** A key in this process: who owns it, who talks to the store for it, who waits behind. */
-export interface KeyRecord {
-  readonly id: string
-  readonly queue: Fifo<Waiter>
+export class KeyRecord {
+  readonly queue = new Fifo<Waiter>()
   /** One where it is exclusive; readers may have several, as those who read other keys with it have one of their own. */
-  readonly grants: Array<HeldGrant>
-  contender: Request | undefined
+  readonly grants: Array<HeldGrant> = []
+  contender: Request | undefined = undefined
   /** Releases on their way to the store. */
-  releasing: number
+  releasing = 0
+
+  constructor(readonly id: string) {}
 }
 
 /**
@@ -120,10 +132,6 @@ export interface RenewalUnderWay {
   readonly onDone: Array<() => void>
 }
 
-/**
- * A class, and so is a hold: V8 takes literals of one place that it saw survive into the old generation from then on,
- * and everything that they reach with them, which costs more than the lock.
- */
 export class HeldGrant {
   readonly mode: LockMode
   readonly holds = new Fifo<Hold>()

@@ -16,7 +16,7 @@ import { acquire } from "./acquire.js"
 import * as calls from "./calls.js"
 import * as claims from "./claims.js"
 import { contextOf, forker, interruptNow, type RuntimeFiber, untracedForker, withFiber } from "./compat.js"
-import type { Core, Hold, Request } from "./core.js"
+import { type Core, type Hold, Request } from "./core.js"
 import { Entropy } from "./entropy.js"
 import * as events from "./events.js"
 import * as instruments from "./instruments.js"
@@ -156,20 +156,13 @@ const prepare = (
   if (keys instanceof LockError.InvalidKey) return keys
   const all: ReadonlyArray<LockKey.ResolvedKey> = "id" in keys ? [keys] : keys
   for (const key of all) tenancy.watch(core, key)
-  const startedAt = core.timer.now()
-  return {
-    keys: all,
+  return new Request(
+    all,
     call,
-    waiting: mayWait && call.waitTimeout > 0,
-    startedAt,
-    deadline: startedAt + call.waitTimeout,
-    standBack: false,
-    last: undefined,
-    lastAt: 0,
-    place: undefined,
-    trace: tracing.traceOf(core, fiber),
-    isTraced: false
-  }
+    mayWait && call.waitTimeout > 0,
+    core.timer.now(),
+    tracing.traceOf(core, fiber)
+  )
 }
 
 type Body<A, E, R> = (hold: Hold | undefined) => Effect.Effect<A, E, R>
@@ -190,7 +183,7 @@ const acquiring = <A, E, R>(
 ): Effect.Effect<A, E | LockError.InvalidOptions | LockError.InvalidKey, R> =>
   withFiber((fiber): Effect.Effect<A, E | LockError.InvalidOptions | LockError.InvalidKey, R> => {
     const request = prepare(core, fiber, input, options, mayWait)
-    if ("_tag" in request) return refuse(core, request)
+    if (!(request instanceof Request)) return refuse(core, request)
     const claim = claims.of(fiber)
     return Effect.uninterruptibleMask((restore) =>
       takeOver(
@@ -247,7 +240,7 @@ const under = <A, E, R>(
   body: Body<A, E, R>,
   restore: calls.Restore
 ): Effect.Effect<A, E | LockError.LeaseLost, R> => {
-  const claim: claims.Claim = { parent, hold }
+  const claim = new claims.Claim(parent, hold)
   return Effect.flatMap(
     tracing.holding(hold, (span) => section.run(hold, body(hold), restore, claim, span)),
     (exit) => {

@@ -75,7 +75,7 @@ class LeaseImpl implements Lease<any> {
   provide<A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> {
     return withFiber((fiber) => {
       const { hold } = this
-      const claim: claims.Claim = { parent: claims.of(fiber), hold }
+      const claim = new claims.Claim(claims.of(fiber), hold)
       return Effect.ensuring(
         Effect.provideService(effect, claims.ClaimRef, claim),
         Effect.sync(() => {

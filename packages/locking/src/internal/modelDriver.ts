@@ -76,6 +76,19 @@ export const make = (options: {
   )
 }
 
+class ModelGrant implements Grant {
+  readonly _tag = "Grant"
+  readonly block = fenceBlock
+
+  constructor(
+    readonly token: OwnerToken,
+    readonly keys: Grant["keys"],
+    readonly mode: Grant["mode"],
+    readonly fences: Grant["fences"],
+    readonly ttl: Duration.Duration
+  ) {}
+}
+
 /** Made for every lock that is taken: methods cost less than closures, and only who waits makes an interest. */
 class ModelContention implements Contention {
   private readonly stored: StoreRequest
@@ -102,7 +115,7 @@ class ModelContention implements Contention {
       const answer = this.model.acquire(this.now(), token, this.stored, this.interest)
       if (answer._tag === "Refused") return toBusy(answer)
       const { keys, mode, ttl } = this.request
-      return { _tag: "Grant", token, keys, mode, fences: answer.fences.map(BigInt), block: fenceBlock, ttl }
+      return new ModelGrant(token, keys, mode, answer.fences.map(BigInt), ttl)
     })
   }
 

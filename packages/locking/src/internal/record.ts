@@ -8,30 +8,23 @@ import {
   finish,
   type HeldGrant,
   type Hold,
-  type KeyRecord,
+  KeyRecord,
   type Request,
   type Signal,
   type Waiter
 } from "./core.js"
 import * as holds from "./hold.js"
 import { sometimes } from "./probes.js"
-import { Fifo } from "./pure/fifo.js"
 import { isFresh } from "./pure/trust.js"
 
 /** Leases handed on in a row take at most this long, whatever their number. */
 const handoverSpan = 50
 
 /** A record that no key has: for those who join one hold. */
-export const apart = (id = ""): KeyRecord => ({
-  id,
-  queue: new Fifo(),
-  grants: [],
-  contender: undefined,
-  releasing: 0
-})
+export const apart = (): KeyRecord => new KeyRecord("")
 
 export const make = (core: Core, id: string): KeyRecord => {
-  const record = apart(id)
+  const record = new KeyRecord(id)
   core.records.set(id, record)
   return record
 }

@@ -2,11 +2,13 @@
  * A binary heap of deadlines. Every entry knows its place, so that cancelling is as cheap as adding: a layer that
  * serves a hundred thousand short leases a second must not collect their cancelled warnings for a minute.
  */
-export interface Deadline {
-  readonly at: number
-  readonly run: () => void
-  /** Place in the heap, -1 when not in it. */
-  index: number
+export class Deadline {
+  constructor(
+    readonly at: number,
+    readonly run: () => void,
+    /** Place in the heap, -1 when not in it. */
+    public index: number
+  ) {}
 }
 
 export class Deadlines {
@@ -21,7 +23,7 @@ export class Deadlines {
   }
 
   add(at: number, run: () => void): Deadline {
-    const entry: Deadline = { at, run, index: this.heap.length }
+    const entry = new Deadline(at, run, this.heap.length)
     this.heap.push(entry)
     this.up(entry)
     return entry
