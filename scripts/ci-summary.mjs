@@ -11,7 +11,8 @@ try {
 }
 const passed = report.numPassedTests
 // the suite for drivers leaves out what a driver says it cannot do, and reports it
-const isLeftOut = ({ ancestorTitles, status }) => status === "skipped" && ancestorTitles.some((_) => _.startsWith("lock driver: "))
+const isLeftOut = ({ ancestorTitles, status }) =>
+  status === "skipped" && ancestorTitles.some((_) => _.startsWith("lock driver: "))
 const leftOut = report.testResults.flatMap((file) => file.assertionResults).filter(isLeftOut).length
 const skipped = report.numPendingTests + report.numTodoTests - leftOut
 // a file that breaks before its first test counts as one failure
