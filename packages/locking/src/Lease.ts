@@ -38,7 +38,10 @@ export interface Lease<out Mode extends LockMode = LockMode> {
   readonly mode: Mode
   /** The name of the backend that granted it. */
   readonly backend: string
-  /** Larger than that of every earlier grant of this key. A reader's number is for diagnosis; guards refuse it. */
+  /**
+   * A writer's is larger than that of every earlier grant of this key, a reader's larger than that of every earlier
+   * writer. A reader's number is for diagnosis; guards refuse it.
+   */
   readonly fence: [Mode] extends ["exclusive"] ? Fence : [Mode] extends ["shared"] ? SharedFence : Fence | SharedFence
   /** How long the lease lasts from its last renewal; infinite on drivers that allow it. */
   readonly ttl: Duration.Duration

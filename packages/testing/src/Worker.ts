@@ -144,13 +144,13 @@ export const spawn = (file: URL | string, options: Options = {}): Effect.Effect<
     yield* reaper(`kill -KILL "$1"`, [String(pid)])
     const watchdog = Duration.decode(options.watchdog ?? "10 seconds")
     if (Duration.isFinite(watchdog)) {
-      yield* Effect.forkScoped(inRealTime(Effect.delay(
+      yield* Effect.forkScoped(Effect.interruptible(inRealTime(Effect.delay(
         Effect.sync(() => {
           barked = true
           child.kill("SIGKILL")
         }),
         watchdog
-      )))
+      ))))
     }
 
     const signal = (name: NodeJS.Signals) => Effect.sync(() => void send(pid, name))
