@@ -74,7 +74,8 @@ export interface DriverOptions {
   readonly fence?: "sequence" | "clock" | undefined
   /**
    * After so long without a word from this process the server gives its locks to others. A lease lasts no longer than
-   * this without renewal. 500 ms … 1 hour, default 15 seconds.
+   * this without renewal. The same for all programs on a database: the quarantine after a restart is as long. 500 ms …
+   * 1 hour, default 15 seconds.
    */
   readonly sessionTtl?: Duration.DurationInput | undefined
   /**
