@@ -11,10 +11,16 @@ import { rollup } from "rollup"
 
 const packages = path.join(import.meta.dirname, "..", "packages")
 
-/** A module as tsc wrote it, with its map to the sources. */
+const door = "door to "
+
+/** A module as tsc wrote it, with its map to the sources; and a door to each public one, which is never the file itself. */
 const compiled = {
   name: "compiled",
-  load: (id) => ({ code: fs.readFileSync(id, "utf8"), map: fs.readFileSync(`${id}.map`, "utf8") })
+  resolveId: (id) => id.startsWith(door) ? id : undefined,
+  load: (id) =>
+    id.startsWith(door)
+      ? `export * from ${JSON.stringify(id.slice(door.length))}`
+      : { code: fs.readFileSync(id, "utf8"), map: fs.readFileSync(`${id}.map`, "utf8") }
 }
 
 /** The calls of an expression that are made when it is evaluated, as against those in its functions. */
@@ -60,15 +66,12 @@ const reach = (id, getModuleInfo, seen = new Set()) => {
 }
 
 const bundle = async (dir) => {
-  const modules = fs.readdirSync(path.join(dir, "src")).filter((file) => /^\w+\.ts$/.test(file))
-  const input = Object.fromEntries(modules.map((file) => {
-    const name = path.basename(file, ".ts")
-    return [name, path.join(dir, "build", "dist", `${name}.js`)]
-  }))
+  const moduleOf = (name) => path.join(dir, "build", "dist", `${name}.js`)
+  const names = fs.readdirSync(path.join(dir, "src")).flatMap((file) => /^(\w+)\.ts$/.exec(file)?.[1] ?? [])
   const result = await rollup({
-    input,
+    input: Object.fromEntries(names.map((name) => [name, door + moduleOf(name)])),
     preserveEntrySignatures: "strict",
-    external: /^[^./]/,
+    external: (id) => !/^[./]/.test(id) && !id.startsWith(door),
     plugins: [compiled, annotatePure, withoutArrows],
     treeshake: { moduleSideEffects: false },
     onLog: (_level, { code, message }) => {
@@ -87,7 +90,7 @@ const bundle = async (dir) => {
     entryFileNames: "[name].js",
     chunkFileNames: "internal/[name].js",
     manualChunks: (id, { getModuleInfo }) => {
-      shared ??= reach(input.index, getModuleInfo)
+      shared ??= reach(moduleOf("index"), getModuleInfo)
       return shared.has(id) ? "all" : undefined
     }
   })
