@@ -339,7 +339,8 @@ const open = (place: Place): Effect.Effect<PostgresServer, KitError, Scope.Scope
           signal(pid, by)
           yield* until({
             step: `stop PostgreSQL by ${by}`,
-            see: Effect.sync(() => !isRunning(pid)),
+            // gone altogether: the next server takes even a zombie for one that runs on its data
+            see: Effect.sync(() => !signal(pid, 0)),
             within: 20_000,
             otherwise: tail
           })
