@@ -168,7 +168,8 @@ export const make = (
               hash: key.id,
               holders: holders.map(toHolder)
             }))),
-        forceRelease: (key) => call(`force ${key.key}`, () => ({ holders: store.forceRelease(key).map(toHolder), others: [] }))
+        forceRelease: (key) =>
+          call(`force ${key.key}`, () => ({ holders: store.forceRelease(key).map(toHolder), others: [] }))
       }
     }
   )
