@@ -4,7 +4,7 @@
  */
 import * as History from "@effect-locking/testing/History"
 import * as Worker from "@effect-locking/testing/Worker"
-import { Effect, Logger, Queue } from "effect"
+import { Effect, Layer, Logger, Queue } from "effect"
 import { Locking } from "effect-locking"
 import { PgLocking } from "../../src/index.js"
 import type { Report, Task, Turn } from "./stress.js"
@@ -50,9 +50,11 @@ const program = Effect.gen(function*() {
   Worker.emit("served")
 }).pipe(
   Effect.scoped,
-  // the output is for the test
-  Effect.provide(Logger.replace(Logger.defaultLogger, Logger.withConsoleError(Logger.logfmtLogger))),
-  Effect.provide(PgLocking.layer({ connection: url, session: name, pollInterval, waitTimeout: "2 minutes" }))
+  Effect.provide(Layer.provideMerge(
+    PgLocking.layer({ connection: url, session: name, pollInterval, waitTimeout: "2 minutes" }),
+    // the output is for the test
+    Logger.replace(Logger.defaultLogger, Logger.withConsoleError(Logger.logfmtLogger))
+  ))
 )
 
 Effect.runPromise(program).catch((error) => {
