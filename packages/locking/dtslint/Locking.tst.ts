@@ -163,7 +163,8 @@ describe("withLockIfAvailable", () => {
   it("R1.4 does not wait, so it takes no waitTimeout", () => {
     expect(Locking.withLockIfAvailable).type.not.toBeCallableWith(plain, "k", { waitTimeout: "1 second" })
     expect(Locking.tryAcquire).type.not.toBeCallableWith("k", { waitTimeout: "1 second" })
-    expect<keyof TryOptions>().type.toBe<Exclude<keyof AcquireOptions, "waitTimeout">>()
+    expect(Locking.tryAcquire).type.not.toBeCallableWith("k", { fair: true })
+    expect<keyof TryOptions>().type.toBe<Exclude<keyof AcquireOptions, "waitTimeout" | "fair">>()
   })
 })
 
