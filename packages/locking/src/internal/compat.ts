@@ -11,7 +11,6 @@ import type * as Fiber from "effect/Fiber"
 import * as FiberId from "effect/FiberId"
 import * as FiberRef from "effect/FiberRef"
 import * as Runtime from "effect/Runtime"
-import * as RuntimeFlags from "effect/RuntimeFlags"
 import type * as Scope from "effect/Scope"
 
 export type DurationInput = Duration.DurationInput
@@ -43,11 +42,8 @@ export const deferredDone = <A, E>(self: Deferred.Deferred<A, E>, exit: Exit.Exi
 
 export type Fork = <A, E>(effect: Effect.Effect<A, E>) => RuntimeFiber<A, E>
 
-/** Layers are built in regions that are not interruptible. */
-const layerRuntime = Effect.map(
-  Effect.runtime<never>(),
-  Runtime.enableRuntimeFlag(RuntimeFlags.Interruption)
-)
+/** Layers are built in regions that are not interruptible; what is forked from them is. */
+const layerRuntime = Effect.interruptible(Effect.runtime<never>())
 
 /** Starts fibers from synchronous code with the scheduler, clock and references of the layer; interruptible. */
 export const forker: Effect.Effect<Fork> = Effect.map(layerRuntime, (runtime) => Runtime.runFork(runtime))
