@@ -2,7 +2,7 @@
  * A store that must not be used as it is deployed, that has room for a few keys only, or that has something to tell.
  */
 import { assert, describe, it } from "@effect/vitest"
-import { Effect } from "effect"
+import { Effect, Fiber, TestClock } from "effect"
 import { DriverError, type Finding, type LockDriver } from "effect-locking/LockDriver"
 import * as Locking from "effect-locking/Locking"
 import type { LockingOptions } from "effect-locking/LockOptions"
@@ -78,6 +78,17 @@ describe("check", () => {
       const down = Effect.fail(new DriverError({ executed: "no", message: "down" }))
       assert.strictEqual((yield* Effect.flip(started({ check: down }, { start: "strict" })))._tag, "ProviderFailed")
       assert.strictEqual((yield* Effect.flip(started({ ready: down }, { start: "strict" })))._tag, "ProviderFailed")
+    }))
+})
+
+describe("a store that is mute when it is asked of itself", () => {
+  it.scoped("R1.7 R10.4 strict: the layer fails, and does not wait for ever", () =>
+    Effect.gen(function*() {
+      const { capabilities } = yield* driver
+      const mute = { capabilities: { ...capabilities, remote: true }, check: Effect.never }
+      const starting = yield* Effect.fork(Effect.flip(started(mute, { start: "strict" })))
+      yield* TestClock.adjust("1 minute")
+      assert.strictEqual((yield* Fiber.join(starting))._tag, "ProviderFailed")
     }))
 })
 

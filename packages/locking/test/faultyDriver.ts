@@ -14,17 +14,9 @@ import {
 import * as Locking from "effect-locking/Locking"
 import type { LockingOptions } from "effect-locking/LockOptions"
 import * as MemoryStore from "effect-locking/MemoryStore"
+import type * as TestLocking from "effect-locking/TestLocking"
 
-export type Operation =
-  | "ready"
-  | "attempt"
-  | "arm"
-  | "withdraw"
-  | "renew"
-  | "release"
-  | "inspect"
-  | "list"
-  | "forceRelease"
+export type Operation = TestLocking.Operation | "ready"
 
 export interface Call {
   readonly op: Operation

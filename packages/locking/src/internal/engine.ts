@@ -81,7 +81,7 @@ export const make = (
       onIdle: undefined
     }
     if (settings.start !== "lazy") {
-      yield* awaitReady(core)
+      yield* atStart(core, () => driver.ready)
     }
     if (settings.start === "strict") yield* inspectDeployment(core)
     const listener = fork(listen(core))
@@ -105,13 +105,17 @@ const providerFailed = (core: Core, error: DriverError | undefined): LockError.P
     retryAfter: error?.retryAfter
   })
 
-/** How long a store may take until it can grant, in milliseconds. */
+/** How long a store may take until it can grant, or tell of itself, in milliseconds. */
 const readyLimit = 60_000
 
-const awaitReady = (core: Core): Effect.Effect<void, LockError.ProviderFailed | LockError.DriverInvalid> =>
+/** What the store is asked when the layer is built. */
+const atStart = <A>(
+  core: Core,
+  question: () => Effect.Effect<A, DriverError>
+): Effect.Effect<A, LockError.ProviderFailed | LockError.DriverInvalid> =>
   Effect.flatMap(
     // its own limit must not keep the process of a layer alive that failed
-    Effect.ensuring(calls.askFreely(core, () => core.driver.ready, readyLimit), Effect.sync(core.timer.trim)),
+    Effect.ensuring(calls.askFreely(core, question, readyLimit), Effect.sync(core.timer.trim)),
     (exit) =>
       exit === undefined
         ? Effect.fail(
@@ -127,7 +131,7 @@ const notReady = (core: Core, error: DriverError): LockError.ProviderFailed | Lo
 
 const inspectDeployment = (core: Core): Effect.Effect<void, LockError.ProviderFailed | LockError.DriverInvalid> =>
   Effect.flatMap(
-    Effect.mapError(core.driver.check ?? Effect.succeed([]), (error) => notReady(core, error)),
+    atStart(core, () => core.driver.check ?? Effect.succeed([])),
     (findings) => {
       const faults = findings.filter(({ severity }) => severity !== "info")
       const problem = faults.map(({ code, message }) => `${message} (${code})`).join("; ")

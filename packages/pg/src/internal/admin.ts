@@ -17,7 +17,7 @@ import * as Fiber from "effect/Fiber"
 import * as Queue from "effect/Queue"
 import type * as Scope from "effect/Scope"
 import type { Owned } from "./books.js"
-import type { Rows, Statement } from "./connection.js"
+import type { Statement } from "./connection.js"
 import { uniqueName } from "./identity.js"
 import { lockId } from "./pure/lockId.js"
 import type { Session } from "./session.js"
@@ -38,17 +38,6 @@ const glanceEvery = 1000
 
 /** A payload may have 8 000 bytes. */
 const longestPayload = 7000
-
-export const awaitQuarantine = (session: Session): Effect.Effect<void> =>
-  Effect.suspend(() => {
-    const left = Math.ceil(session.quarantine())
-    return left === 0 ? Effect.void : Effect.zipRight(
-      Effect.logInfo(
-        `PostgreSQL has restarted, and leases from before that may still be believed in: waiting ${left / 1000} s`
-      ),
-      Effect.sleep(left)
-    )
-  })
 
 /** What a holder tells of a lease. */
 interface Told {
@@ -99,24 +88,11 @@ export const make = (options: {
     const inbox = yield* Queue.unbounded<string>()
     const pending = new Map<string, Pending>()
 
-    const run = (statement: Statement): Effect.Effect<Rows, DriverError> =>
-      Effect.zipRight(
-        session.opened,
-        Effect.async<Rows, DriverError>((resume) =>
-          session.queue.add({
-            _tag: "Statement",
-            statement: () => statement,
-            settle: (rows) => resume(Effect.succeed(rows)),
-            fail: (error) => resume(Effect.fail(error))
-          })
-        )
-      )
-
     const send = (to: string, message: Message) =>
-      run({ text: "select pg_notify($1, $2)", values: [sql.askChannel(to), JSON.stringify(message)] })
+      session.run({ text: "select pg_notify($1, $2)", values: [sql.askChannel(to), JSON.stringify(message)] })
 
     const see = (statement: Statement): Effect.Effect<ReadonlyArray<Seen>, DriverError> =>
-      Effect.map(run(statement), (rows) => rows.map(seenOf))
+      Effect.map(session.run(statement), (rows) => rows.map(seenOf))
 
     const held = (locks: ReadonlyArray<string>): ReadonlyArray<Owned> =>
       [...session.books.owned.values()].filter(({ ids }) =>
@@ -238,7 +214,10 @@ export const make = (options: {
           if (!hard) return yield* silence(silent.length)
           const pids = silent.map(({ pid }) => pid)
           const all = yield* see({ text: sql.holders() })
-          yield* run({ text: "select pg_terminate_backend(pid) from unnest($1::int4[]) t(pid)", values: [pids] })
+          yield* session.run({
+            text: "select pg_terminate_backend(pid) from unnest($1::int4[]) t(pid)",
+            values: [pids]
+          })
           const others = heldKeys(all.filter((one) => one.lock !== lock && pids.includes(one.pid)), [])
           return { holders, others } satisfies Deposed
         })

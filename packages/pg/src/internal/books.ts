@@ -41,8 +41,6 @@ export class Books {
   /** By lock: how it is held, and by which tokens. Readers share one lock at the server. */
   readonly locks = new Map<string, { readonly mode: LockMode; readonly ids: LockIds; readonly tokens: Set<string> }>()
   readonly interests = new Map<string, Interest>()
-  /** Entries that a statement on its way may add. */
-  asked = 0
 
   own(owned: Owned): void {
     this.owned.set(owned.token, owned)

@@ -37,6 +37,9 @@ export const failure = (executed: "no" | "unknown", message: string, error?: unk
     cause: bare(error)
   })
 
+/** The deployment must not be used as it is; what to do about it. */
+export const unfit = (message: string, fix: string): DriverError => new DriverError({ executed: "no", message, fix })
+
 const bare = (error: unknown): Error | undefined => {
   if (!(error instanceof Error)) return undefined
   const cause = new Error(error.message)

@@ -16,7 +16,7 @@ import { hasWriter, type Interest, type Owned } from "./books.js"
 import * as fences from "./fences.js"
 import type { Listener } from "./listener.js"
 import { type LockIds, lockIds } from "./pure/lockId.js"
-import type { Job, Row, RowsJob, StatementJob } from "./queue.js"
+import { ask, type Job, type Row } from "./queue.js"
 import type { Session } from "./session.js"
 import * as sql from "./sql.js"
 
@@ -140,7 +140,6 @@ class PgContention implements Contention {
     const ids = this.ids[0]!
     let again: Owned | undefined
     let intent: Interest | undefined
-    let asked = 0
     return {
       _tag: "Rows",
       locks: this.locks,
@@ -154,19 +153,13 @@ class PgContention implements Contention {
           ? Action.joinShared
           : Action.lockShared
         intent = this.missingIntent(ids)
-        const rows = intent === undefined ? [{ action, ids }] : [{ action, ids }, { action: Action.intent, ids }]
-        books.asked += asked = rows.length
-        return rows
+        return intent === undefined ? [{ action, ids }] : [{ action, ids }, { action: Action.intent, ids }]
       },
       settle: ([code, hasIntent]) => {
-        books.asked -= asked
         if (intent !== undefined && hasIntent === BigInt(Code.done)) intent.hasIntent = true
         answer(again === undefined ? this.won(token, [code!]) : this.grantOf(again))
       },
-      fail: (error) => {
-        books.asked -= asked
-        fail(error)
-      }
+      fail
     }
   }
 
@@ -180,18 +173,16 @@ class PgContention implements Contention {
     const { environment: { fence, session }, ids, request: { mode } } = this
     const shared = mode === "shared"
     let again: Owned | undefined
-    let asked = 0
-    const job: StatementJob = {
+    return {
       _tag: "Statement",
-      touches: ids.map((ids) => ({ action: shared ? Action.lockShared : Action.lock, ids })),
       statement: (marker) => {
         if (settled()) return undefined
         again = session.books.owned.get(token)
         if (again !== undefined) return { text: "select 1" }
-        session.books.asked += asked = ids.length
         return {
           name: `effect_locking_${mode}`,
           text: sql.group(fence, shared),
+          touches: ids.map((ids) => ({ action: shared ? Action.lockShared : Action.lock, ids })),
           values: [
             marker,
             this.locks,
@@ -205,16 +196,10 @@ class PgContention implements Contention {
           ]
         }
       },
-      settle: (rows) => {
-        session.books.asked -= asked
-        answer(again === undefined ? this.won(token, rows.map(([code]) => BigInt(code))) : this.grantOf(again))
-      },
-      fail: (error) => {
-        session.books.asked -= asked
-        fail(error)
-      }
+      settle: (rows) =>
+        answer(again === undefined ? this.won(token, rows.map(([code]) => BigInt(code))) : this.grantOf(again)),
+      fail
     }
-    return job
   }
 
   private get isRegistered(): boolean {
@@ -272,15 +257,10 @@ class PgContention implements Contention {
   }
 }
 
-const run = (session: Session, job: (answer: () => void, fail: (error: DriverError) => void) => RowsJob) =>
-  Effect.async<void, DriverError>((resume) =>
-    session.queue.add(job(() => resume(Effect.void), (error) => resume(Effect.fail(error))))
-  )
-
 /** Tells the server who waits here, unless it knows. */
 export const register = (session: Session, all: ReadonlyArray<LockIds>): Effect.Effect<void, DriverError> => {
   const missing = () => all.flatMap(({ lock }) => session.books.interests.get(lock) ?? []).filter((_) => !_.registered)
-  const once = run(session, (answer, fail) => {
+  const once = ask<void>(session.queue, (answer, fail) => {
     let asked: ReadonlyArray<{ readonly interest: Interest; readonly isIntent: boolean }> = []
     return {
       _tag: "Rows",
@@ -295,14 +275,12 @@ export const register = (session: Session, all: ReadonlyArray<LockIds>): Effect.
           asked = []
           fail(noRoom)
         }
-        session.books.asked += asked.length
         return asked.map(({ interest: { ids }, isIntent }) => ({
           action: isIntent ? Action.intent : Action.interest,
           ids
         }))
       },
       settle: (codes) => {
-        session.books.asked -= asked.length
         asked.forEach(({ interest, isIntent }, i) => {
           if (codes[i] !== BigInt(Code.done)) return
           if (isIntent) interest.hasIntent = true
@@ -310,10 +288,7 @@ export const register = (session: Session, all: ReadonlyArray<LockIds>): Effect.
         })
         answer()
       },
-      fail: (error) => {
-        session.books.asked -= asked.length
-        fail(error)
-      }
+      fail
     }
   })
   return Effect.zipRight(
@@ -326,7 +301,7 @@ export const register = (session: Session, all: ReadonlyArray<LockIds>): Effect.
 }
 
 const withdraw = (session: Session, all: ReadonlyArray<LockIds>, hasWon: boolean) =>
-  run(session, (answer, fail) => ({
+  ask<void>(session.queue, (answer, fail) => ({
     _tag: "Rows",
     locks: all.map(({ lock }) => lock),
     rows: () => {
@@ -346,7 +321,7 @@ const withdraw = (session: Session, all: ReadonlyArray<LockIds>, hasWon: boolean
       if (rows.length === 0) answer()
       return rows
     },
-    settle: answer,
+    settle: () => answer(),
     fail
   }))
 

@@ -24,14 +24,14 @@ import * as fences from "./fences.js"
 import { uniqueName } from "./identity.js"
 import * as listeners from "./listener.js"
 import { lockId, lockIds } from "./pure/lockId.js"
-import { nobody, type Row } from "./queue.js"
+import { ask, nobody, type Row } from "./queue.js"
 import * as sessions from "./session.js"
 import * as sql from "./sql.js"
 
 const { Action, Code } = sql
 
 /** PostgreSQL has room for a few thousand locks, which all sessions share: exhausted, the whole server stands still. */
-export const maxKeys = 500
+const maxKeys = 500
 
 const capabilities: Capabilities = {
   modes: ["exclusive", "shared"],
@@ -106,35 +106,35 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
       Effect.suspend(() => {
         // what the session held ended with it
         if (!session.isOpen()) return Effect.succeed<Released>("gone")
-        return Effect.async<Released, DriverError>((resume) => {
+        return ask<Released>(session.queue, (answer, fail) => {
           let rows: ReadonlyArray<Row> = []
-          session.queue.add({
+          return {
             _tag: "Rows",
             // an attempt of this token that is on its way has its answer first
             locks: keys.map(lockId),
             rows: () => {
               const owned = session.books.owned.get(token)
-              if (owned === undefined) resume(Effect.succeed<Released>("gone"))
+              if (owned === undefined) answer("gone")
               else {
                 rows = session.books.disown(owned)
-                if (rows.length === 0) resume(Effect.succeed<Released>("released"))
+                if (rows.length === 0) answer("released")
               }
               return rows
             },
             settle: (codes) => {
               // the server tells the others, not its own session
               for (const { ids } of rows) session.books.wake(ids.lock)
-              resume(Effect.succeed(releasedOf(codes)))
+              answer(releasedOf(codes))
             },
-            fail: (error) => resume(Effect.fail(error))
-          })
+            fail
+          }
         })
       })
 
     const renew = (grants: ReadonlyArray<Grant>): Effect.Effect<ReadonlyArray<Renewal>, DriverError> =>
       Effect.suspend(() => {
         if (!session.isOpen()) return Effect.succeed(grants.map(() => sessionEnded))
-        return Effect.async<ReadonlyArray<Renewal>, DriverError>((resume) => {
+        return ask<ReadonlyArray<Renewal>>(session.queue, (answer, fail) => {
           const readers = grants.map(({ keys, mode }) => mode === "shared" ? keys.map(lockIds) : [])
           const answers = (codes: ReadonlyArray<bigint>) => {
             let at = 1
@@ -143,23 +143,23 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
               return session.books.owned.has(token) ? { _tag: "Confirmed", contended } : sessionEnded
             })
           }
-          session.queue.add({
+          return {
             _tag: "Rows",
             locks: [],
             rows: () => [
               beat,
               ...readers.flatMap((all) => all.map((ids) => ({ action: Action.contended, ids })))
             ],
-            settle: (codes) => resume(Effect.succeed(answers(codes))),
-            fail: (error) => resume(Effect.fail(error))
-          })
+            settle: (codes) => answer(answers(codes)),
+            fail
+          }
         })
       })
 
     return {
       name: "pg",
       capabilities,
-      ready: Effect.zipRight(session.opened, admin.awaitQuarantine(session)),
+      ready: Effect.zipRight(session.opened, sessions.awaitQuarantine(session)),
       exclusionId: lockId,
       contend: (request) => contention.make(environment, request),
       renew,

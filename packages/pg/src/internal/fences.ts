@@ -1,9 +1,9 @@
 /**
  * Where fences come from. The source belongs to the database: two sources would run backwards against each other.
  */
-import { DriverError } from "effect-locking/LockDriver"
+import type { DriverError } from "effect-locking/LockDriver"
 import * as Effect from "effect/Effect"
-import { codeOf, type Connection, query } from "./connection.js"
+import { codeOf, type Connection, query, unfit } from "./connection.js"
 import * as sql from "./sql.js"
 
 export interface Source {
@@ -20,8 +20,6 @@ export const block = 8
 
 export const expression = (source: Source): string =>
   source.fence === "clock" ? sql.clockFence : sql.sequenceFence(sequenceOf(source))
-
-const unfit = (message: string, fix: string) => Effect.fail(new DriverError({ executed: "no", message, fix }))
 
 /** Makes the source ready on this connection. Answers when the first fence of the database was drawn at the earliest, in µs. */
 export const prepare = (
@@ -77,15 +75,11 @@ export const prepare = (
   })
 
 const missing = (source: Source, serverTime: string): DriverError =>
-  new DriverError({
-    executed: "no",
-    message: `the sequence ${sequenceOf(source)} does not exist and this role may not create it`,
-    fix:
-      `Let a role that may run: ${
-        sql.createSequence(sequenceOf(source), serverTime)
-      }; grant usage, update on sequence ` +
+  unfit(
+    `the sequence ${sequenceOf(source)} does not exist and this role may not create it`,
+    `Let a role that may run: ${sql.createSequence(sequenceOf(source), serverTime)}; grant usage, update on sequence ` +
       `${sequenceOf(source)} to the role of the layer. Or give the layer a \`schema\` in which its own role may create.`
-  })
+  )
 
 const insufficientPrivilege = "42501"
 const noSchema = "3F000"

@@ -16,6 +16,7 @@ export interface Parsed {
   readonly reconnectQuarantine: boolean
 }
 
+const defaultTtl = 15_000
 const shortestTtl = 500
 const longestTtl = 3_600_000
 const names = ["connection", "schema", "fence", "sessionTtl", "restartQuarantine", "reconnectQuarantine"] as const
@@ -34,12 +35,8 @@ export const parse = (options: DriverOptions): Parsed | InvalidOptions => {
   const issues: Array<{ readonly path: string; readonly message: string }> = []
   const refuse = (path: string, message: string) => issues.push({ path, message })
   const { fence = "sequence", reconnectQuarantine = false, restartQuarantine = true, schema = "public" } = options
-  const sessionTtl = options.sessionTtl === undefined
-    ? Option.some(Duration.seconds(15))
-    : typeof options.sessionTtl === "number" && !(options.sessionTtl > 0)
-    ? Option.none()
-    : Duration.decodeUnknown(options.sessionTtl)
-  const millis = Option.match(sessionTtl, { onNone: () => NaN, onSome: Duration.toMillis })
+  const given = Duration.decodeUnknown(options.sessionTtl ?? defaultTtl)
+  const millis = Option.match(given, { onNone: () => NaN, onSome: Duration.toMillis })
   if (!(millis >= shortestTtl && millis <= longestTtl)) refuse("sessionTtl", "must be a duration of 500 ms … 1 hour")
   if (typeof schema !== "string" || schema === "" || Buffer.byteLength(schema) > 63 || schema.includes("\u0000")) {
     refuse("schema", "must be the name of a schema, of 1 … 63 bytes")

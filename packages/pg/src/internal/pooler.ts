@@ -2,7 +2,7 @@
  * A pooler in transaction mode gives one session of the server to several clients, which then share its locks. A probe
  * that asks once proves nothing, so two connections are asked in turn, one of them inside a transaction.
  */
-import { DriverError } from "effect-locking/LockDriver"
+import type { DriverError } from "effect-locking/LockDriver"
 import * as Effect from "effect/Effect"
 import type * as Pg from "pg"
 import * as connections from "./connection.js"
@@ -18,11 +18,10 @@ const protocolViolation = "08P01"
 const pidOf = (connection: connections.Connection): Effect.Effect<number, DriverError> =>
   Effect.map(connections.query(connection, { text: "select pg_backend_pid()" }), ([row]) => row![0])
 
-export const pooled = new DriverError({
-  executed: "no",
-  message: "a pooler in transaction mode stands before the server, and gives one session to several clients",
-  fix: "Give the layer a direct URL by `connection`, or one through a pooler in session mode."
-})
+export const pooled = connections.unfit(
+  "a pooler in transaction mode stands before the server, and gives one session to several clients",
+  "Give the layer a direct URL by `connection`, or one through a pooler in session mode."
+)
 
 /** Fails when the connection does not keep its session. */
 export const unlessPooled = (

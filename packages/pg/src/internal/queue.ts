@@ -3,6 +3,7 @@
  * pipelining, and a heartbeat never waits for more than one statement.
  */
 import type { DriverError } from "effect-locking/LockDriver"
+import * as Effect from "effect/Effect"
 import { type Connection, failure, isAnswer, type Rows, type Statement } from "./connection.js"
 import type { LockIds } from "./pure/lockId.js"
 import { Action, type Batch, Code } from "./sql.js"
@@ -29,10 +30,14 @@ export interface RowsJob {
 /** A statement of its own. */
 export interface StatementJob {
   readonly _tag: "Statement"
-  readonly statement: (marker: string) => Statement | undefined
+  /** Asked for once, at the moment of sending. None: it has its answer already. */
+  readonly statement: (marker: string) => Lone | undefined
   readonly settle: (rows: Rows) => void
   readonly fail: (error: DriverError) => void
-  /** Rows whose locks it may leave behind when it fails. */
+}
+
+export interface Lone extends Statement {
+  /** Rows whose locks it takes, and may leave behind when it fails. */
   readonly touches?: ReadonlyArray<Row> | undefined
 }
 
@@ -67,7 +72,8 @@ export interface Queue {
   /** When the statement that is out was sent; when the last one was answered. In milliseconds. */
   readonly sentAt: number | undefined
   readonly answeredAt: number
-  readonly isEmpty: boolean
+  /** How many entries the statement that is out may add to the lock table. */
+  readonly asked: number
 }
 
 export const make = (options: {
@@ -118,6 +124,7 @@ export const make = (options: {
 
   const done = () => {
     sent = undefined
+    queue.asked = 0
     queue.sentAt = undefined
     queue.answeredAt = options.now()
   }
@@ -128,8 +135,11 @@ export const make = (options: {
       const first = jobs[0]!
       if (first._tag === "Statement") {
         jobs.shift()
-        const statement = first.statement(marker)
-        if (statement !== undefined) send(current, statement, [first], first.touches ?? [], first.settle)
+        const lone = first.statement(marker)
+        if (lone === undefined) continue
+        const { touches = [], ...statement } = lone
+        queue.asked = touches.length
+        send(current, statement, [first], touches, first.settle)
         continue
       }
       const batch: Array<{ readonly job: RowsJob; readonly size: number }> = []
@@ -144,7 +154,9 @@ export const make = (options: {
         if (added.length === 0) continue
         for (const row of added) {
           rows.push(row)
-          if (acquires.has(row.action)) taken.add(row.ids.lock)
+          if (!acquires.has(row.action)) continue
+          taken.add(row.ids.lock)
+          queue.asked++
         }
         batch.push({ job, size: added.length })
       }
@@ -183,12 +195,19 @@ export const make = (options: {
     },
     sentAt: undefined as number | undefined,
     answeredAt: 0,
-    get isEmpty() {
-      return jobs.length === 0
-    }
+    asked: 0
   }
   return queue
 }
+
+/** A job as an effect, which an interruption leaves to its own. */
+export const ask = <A>(
+  queue: Queue,
+  job: (answer: (value: A) => void, fail: (error: DriverError) => void) => Job
+): Effect.Effect<A, DriverError> =>
+  Effect.async((resume) =>
+    queue.add(job((value) => resume(Effect.succeed(value)), (error) => resume(Effect.fail(error))))
+  )
 
 const noSession = (error?: unknown) => failure("no", "there is no session with PostgreSQL", error)
 

@@ -2,7 +2,7 @@
  * The session that holds the grants: opened when it is needed, kept by its beats, ended by its silence. The server ends
  * it after `sessionTtl` without a statement, and with it everything that it held.
  */
-import { DriverError } from "effect-locking/LockDriver"
+import type { DriverError } from "effect-locking/LockDriver"
 import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as FiberId from "effect/FiberId"
@@ -42,6 +42,8 @@ export interface Session {
   /** Ends when there is a session; opens one. */
   readonly opened: Effect.Effect<Facts, DriverError>
   readonly isOpen: () => boolean
+  /** A statement of its own. */
+  readonly run: (statement: connections.Statement) => Effect.Effect<connections.Rows, DriverError>
   /** For so many milliseconds nothing may be granted: the server may have forgotten what others believe to hold. */
   readonly quarantine: () => number
   /** The most keys that may be held now; `undefined`: there is room for so many entries. */
@@ -232,12 +234,22 @@ export const make = (
       now,
       opened,
       isOpen: () => state._tag === "Open",
+      run: (statement) =>
+        Effect.zipRight(
+          opened,
+          queues.ask<connections.Rows>(queue, (settle, fail) => ({
+            _tag: "Statement",
+            statement: () => statement,
+            settle,
+            fail
+          }))
+        ),
       quarantine: () => Math.max(0, grantsFrom - now()),
       fullAt: (entries) => {
         if (state._tag !== "Open") return undefined
         const { limit } = state.facts
         const isCrowded = count !== undefined && count.locks > state.slots / 2
-        return isCrowded || books.size + books.asked + entries > limit ? Math.min(limit, books.size) : undefined
+        return isCrowded || books.size + queue.asked + entries > limit ? Math.min(limit, books.size) : undefined
       },
       saw: (fence) => {
         if (fence > lastFence) lastFence = fence
@@ -245,15 +257,24 @@ export const make = (
     }
   })
 
-const unfit = (message: string, fix: string) => Effect.fail(new DriverError({ executed: "no", message, fix }))
+export const awaitQuarantine = (session: Session): Effect.Effect<void> =>
+  Effect.suspend(() => {
+    const left = Math.ceil(session.quarantine())
+    return left === 0 ? Effect.void : Effect.zipRight(
+      Effect.logInfo(
+        `PostgreSQL has restarted, and leases from before that may still be believed in: waiting ${left / 1000} s`
+      ),
+      Effect.sleep(left)
+    )
+  })
 
-const standby = unfit(
+const standby = connections.unfit(
   "the server is a standby, whose advisory locks are apart from those of the primary",
   "Give the layer the URL of the primary, for example with `target_session_attrs=read-write`."
 )
 
 const tooOld = (version: number) =>
-  unfit(
+  connections.unfit(
     `PostgreSQL ${Math.floor(version / 10_000)} cannot end a silent session by itself`,
     "Use PostgreSQL 14 or later."
   )

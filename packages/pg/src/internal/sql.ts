@@ -86,8 +86,7 @@ export const batch = (fence: string): Batch => ({
  when '${Action.interest}' then case when pg_try_advisory_lock_shared(t.a, t.b) then ${Code.done} else ${Code.retry} end
  when '${Action.withdrawInterest}' then case when pg_advisory_unlock_shared(t.a, t.b) then ${Code.done} else ${Code.gone} end
  when '${Action.intent}' then case when pg_try_advisory_lock(t.c, t.d) then ${Code.done} else ${Code.busy} end
- when '${Action.withdrawIntent}' then case when not pg_advisory_unlock(t.c, t.d) then ${Code.gone}
-  when pg_try_advisory_xact_lock(t.a, t.b) then ${Code.done} else ${notify("t.k")} end
+ when '${Action.withdrawIntent}' then ${unlocked("pg_advisory_unlock(t.c, t.d)")}
  when '${Action.dropIntent}' then case when pg_advisory_unlock(t.c, t.d) then ${Code.done} else ${Code.gone} end
  when '${Action.contended}' then case when pg_try_advisory_xact_lock_shared(t.c, t.d) then 0 else 1 end
  else ${Code.done} end`)
@@ -122,17 +121,23 @@ select (case when m.ok is null then ${Code.notOurs} when v.won then ${fence}
 from m, v order by m.i`
 }
 
+/** The number of a lock, as the views of the server have it in two halves. */
+const lockNumber = "(classid::int8 << 32) | objid::int8"
+
 /**
  * The locks of this session, so that what a failed batch left behind can be seen. It reads no table that databases share,
  * which would take a lock where there may be no room for one.
  */
-export const ownLocks = `select case when objsubid = 1 then ((classid::int8 << 32) | objid::int8)::text
+export const ownLocks = `select case when objsubid = 1 then (${lockNumber})::text
  else (classid::int8 - (classid::int8 >> 31 << 32))::text || ',' || (objid::int8 - (objid::int8 >> 31 << 32))::text end,
  mode from pg_lock_status() where locktype = 'advisory' and pid = pg_backend_pid()`
 
 /** Claims the session if nobody has; another answer than the marker means that it is shared with somebody. */
 export const claimSession = `select case when coalesce(current_setting('${marker}', true), '') in ('', $1)
  then set_config('${marker}', $1, false) else current_setting('${marker}') end`
+
+/** A dead link is noticed after eleven seconds. */
+const keepalives = ["set tcp_keepalives_idle = 5", "set tcp_keepalives_interval = 2", "set tcp_keepalives_count = 3"]
 
 export const sessionSettings = (options: {
   readonly sessionTtl: number
@@ -146,9 +151,7 @@ export const sessionSettings = (options: {
     // closes the one hole of the idle time-out: a request of which only half arrived
     ...(options.serverVersion >= 170_000 ? [`set transaction_timeout = ${options.sessionTtl}`] : []),
     "set lock_timeout = 0",
-    "set tcp_keepalives_idle = 5",
-    "set tcp_keepalives_interval = 2",
-    "set tcp_keepalives_count = 3",
+    ...keepalives,
     "set default_transaction_read_only = off",
     "set default_transaction_isolation = 'read committed'",
     // fences survive a crash by their clock part, so no grant waits for the disk
@@ -161,17 +164,18 @@ export const listenerSettings = (applicationName: string): string =>
   [
     "set idle_session_timeout = 0",
     "set statement_timeout = 0",
-    "set tcp_keepalives_idle = 5",
-    "set tcp_keepalives_interval = 2",
-    "set tcp_keepalives_count = 3",
+    ...keepalives,
     "set client_min_messages = error",
     `set application_name = ${quoteLiteral(applicationName)}`
   ].join("; ")
 
+/** How many locks the server has room for, nominally. */
+const slots = `current_setting('max_locks_per_transaction')::int8
+  * (current_setting('max_connections')::int8 + current_setting('max_prepared_transactions')::int8)`
+
 /** What a session must know of its server. `start` is when the server last forgot its sessions, in microseconds. */
 export const facts = `select current_setting('server_version_num')::int, pg_backend_pid(), pg_is_in_recovery(),
- current_setting('max_locks_per_transaction')::int8
-  * (current_setting('max_connections')::int8 + current_setting('max_prepared_transactions')::int8),
+ ${slots},
  (extract(epoch from greatest(pg_postmaster_start_time(), (select stats_reset from pg_stat_wal)))*1000000)::int8::text,
  ${clockFence}::text`
 
@@ -215,7 +219,7 @@ from (select greatest(${clockFence}, ${last + 1n}) us offset 0) e`
 /** Who holds one of some locks, or any lock of this library, in this database. */
 export const holders = (locks?: string): string =>
   `select x.lock::text, x.mode, a.pid, a.application_name, a.usename::text, host(a.client_addr), a.backend_start::text
-from (select pid, mode, (classid::int8 << 32) | objid::int8 as lock from pg_locks where locktype = 'advisory' and granted
+from (select pid, mode, ${lockNumber} as lock from pg_locks where locktype = 'advisory' and granted
  and objsubid = 1 and database = (select oid from pg_database where datname = current_database())) x
 join pg_stat_activity a on a.pid = x.pid
 where ${locks === undefined ? "a.application_name like 'effect-locking/%'" : `x.lock = any(${locks}::int8[])`}
@@ -224,6 +228,5 @@ order by x.lock, a.pid`
 export const checks = `select current_setting('server_version'),
  (select count(*)::int from pg_stat_replication),
  (select count(*)::int from pg_stat_replication where sync_state = 'async'),
- (select count(*)::int from pg_locks where locktype = 'advisory'),
- (current_setting('max_locks_per_transaction')::int8
-  * (current_setting('max_connections')::int8 + current_setting('max_prepared_transactions')::int8))::int`
+ (${lockCount}),
+ (${slots})::int`

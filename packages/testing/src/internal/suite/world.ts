@@ -18,6 +18,7 @@ import type { LockError } from "effect-locking/LockError"
 import * as Locking from "effect-locking/Locking"
 import * as LockKey from "effect-locking/LockKey"
 import type { LockingOptions } from "effect-locking/LockOptions"
+import * as MemoryStore from "effect-locking/MemoryStore"
 import * as Clock from "effect/Clock"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
@@ -202,58 +203,33 @@ const real: Pick<World, "pass" | "within" | "until"> = {
     })
 }
 
-interface Resolver {
-  readonly locking: Locking.Locking
-  readonly last: { seen: ReadonlyArray<LockKey.ResolvedKey> }
-}
+const resolvers = new Map<string, Locking.Locking>()
 
-const resolvers = new Map<string, Resolver>()
-
-/** The engine alone knows how keys are written: one over a driver that grants nothing, and that nothing has to close. */
-const resolverOf = (namespace: string): Effect.Effect<Resolver, LockError> =>
+/** The engine alone knows how keys are written: one over a store in memory, that nothing has to close. */
+const resolverOf = (namespace: string): Effect.Effect<Locking.Locking, LockError> =>
   Effect.gen(function*() {
     const known = resolvers.get(namespace)
     if (known !== undefined) return known
-    const last: Resolver["last"] = { seen: [] }
-    const driver: LockDriver = {
-      name: "nowhere",
-      capabilities: {
-        modes: ["exclusive"],
-        fair: false,
-        push: false,
-        expiry: "none",
-        remote: false,
-        ttl: { default: Duration.infinity, min: Duration.millis(1), infinite: true }
-      },
-      ready: Effect.void,
-      contend: ({ keys }) => {
-        last.seen = keys
-        return { attempt: () => Effect.succeed({ _tag: "Busy" }), arm: () => Effect.void, withdraw: Effect.void }
-      },
-      renew: () => Effect.succeed([]),
-      release: () => Effect.succeed("gone"),
-      losses: yield* Queue.unbounded<never>(),
-      inspect: () => Effect.succeed([]),
-      list: () => Effect.succeed([]),
-      forceRelease: () => Effect.succeed({ holders: [], others: [] })
-    }
-    const locking = yield* Scope.extend(Locking.make(driver, { namespace }), yield* Scope.make())
-    const resolver = { locking, last }
-    resolvers.set(namespace, resolver)
-    return resolver
+    const driver = Effect.flatMap(MemoryStore.make, MemoryStore.driver)
+    const locking = yield* Scope.extend(
+      Effect.flatMap(driver, (opened) => Locking.make(opened, { namespace })),
+      yield* Scope.make()
+    )
+    resolvers.set(namespace, locking)
+    return locking
   })
 
+/** As a request names them: in canonical order, without duplicates. */
 const resolve = (
   names: ReadonlyArray<LockKey.Input>,
   options: { readonly namespace: string; readonly tenant?: string | undefined }
 ): Effect.Effect<ReadonlyArray<LockKey.ResolvedKey>, LockError> =>
   inRealTime(Effect.gen(function*() {
     const resolver = yield* resolverOf(options.namespace)
-    const asked = resolver.locking.withLocks(Effect.void, names, { waitTimeout: 0 }).pipe(
-      Effect.catchTag("LockBusy", () => Effect.void)
-    )
-    yield* options.tenant === undefined ? asked : LockKey.withTenant(asked, options.tenant)
-    return resolver.last.seen
+    const asked = Effect.forEach(names, resolver.resolveKey)
+    const keys = yield* options.tenant === undefined ? asked : LockKey.withTenant(asked, options.tenant)
+    const once = new Map(keys.map((key) => [key.id, key]))
+    return [...once.values()].sort((a, b) => Buffer.compare(Buffer.from(a.id), Buffer.from(b.id)))
   }))
 
 export const makeWorld = (options: Settings, store: DriverUnderTest): World => {
