@@ -39,7 +39,7 @@ export const hasWriter = ({ waiters }: Interest): boolean => {
 export class Books {
   readonly owned = new Map<string, Owned>()
   /** By lock: how it is held, and by which tokens. Readers share one lock at the server. */
-  readonly locks = new Map<string, { readonly mode: LockMode; readonly ids: LockIds; readonly tokens: Set<string> }>()
+  readonly locks = new Map<string, { readonly mode: LockMode; readonly tokens: Set<string> }>()
   readonly interests = new Map<string, Interest>()
 
   own(owned: Owned): void {
@@ -47,7 +47,7 @@ export class Books {
     for (const ids of owned.ids) {
       const lock = this.locks.get(ids.lock)
       if (lock === undefined) {
-        this.locks.set(ids.lock, { mode: owned.request.mode, ids, tokens: new Set([owned.token]) })
+        this.locks.set(ids.lock, { mode: owned.request.mode, tokens: new Set([owned.token]) })
       } else lock.tokens.add(owned.token)
     }
   }

@@ -8,6 +8,7 @@ import {
   type Full,
   type Grant,
   type Holder,
+  type LockMode,
   type LockRequest
 } from "effect-locking/LockDriver"
 import * as Duration from "effect/Duration"
@@ -27,7 +28,8 @@ type Answer = Grant | Busy | Full
 export interface Environment {
   readonly session: Session
   readonly listener: Listener
-  readonly fence: string
+  /** All of several keys, or none. */
+  readonly group: Readonly<Record<LockMode, string>>
   readonly wallNow: () => number
   /** Who holds one of the locks, as far as the server knows; nothing when it was asked a moment ago. */
   readonly glance: (locks: ReadonlyArray<string>) => Effect.Effect<Holder | undefined, DriverError>
@@ -170,7 +172,7 @@ class PgContention implements Contention {
     answer: (value: Answer) => void,
     fail: (error: DriverError) => void
   ): Job {
-    const { environment: { fence, session }, ids, request: { mode } } = this
+    const { environment: { group, session }, ids, request: { mode } } = this
     const shared = mode === "shared"
     let again: Owned | undefined
     return {
@@ -181,7 +183,7 @@ class PgContention implements Contention {
         if (again !== undefined) return { text: "select 1" }
         return {
           name: `effect_locking_${mode}`,
-          text: sql.group(fence, shared),
+          text: group[mode],
           touches: ids.map((ids) => ({ action: shared ? Action.lockShared : Action.lock, ids })),
           values: [
             marker,

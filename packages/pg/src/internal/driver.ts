@@ -93,10 +93,11 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
       Effect.schedule(Schedule.spaced(longHold)),
       Effect.forkScoped
     )
+    const fence = fences.expression(settings)
     const environment: contention.Environment = {
       session,
       listener,
-      fence: fences.expression(settings),
+      group: { exclusive: sql.group(fence, false), shared: sql.group(fence, true) },
       wallNow,
       glance: questions.glance,
       longest: Duration.millis(settings.sessionTtl)
