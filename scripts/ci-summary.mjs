@@ -18,7 +18,12 @@ const skipped = report.numPendingTests + report.numTodoTests - leftOut
 // a file that breaks before its first test counts as one failure
 const broken = report.testResults.filter((file) => file.status === "failed" && file.assertionResults.length === 0)
 let failed = report.numFailedTests + broken.length
-for (const file of broken) console.log(`broken test file: ${file.name}`)
+for (const file of broken) console.log(`broken test file: ${file.name}\n${file.message ?? ""}`)
+for (const test of report.testResults.flatMap((file) => file.assertionResults)) {
+  if (test.status === "failed") {
+    console.log(`failed: ${test.fullName}\n${(test.failureMessages ?? []).join("\n").slice(0, 2000)}`)
+  }
+}
 
 if (test !== 0 && failed === 0) {
   failed++
