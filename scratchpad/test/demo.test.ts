@@ -66,11 +66,11 @@ describe("demo", () => {
       }
     }), 120_000)
 
-  it.live(
-    "R3.3 B01 B06 over processes: the killed and the frozen one are replaced, and the late write is refused",
-    () =>
+  it.live.each(Backends.all.map(({ name }) => name))(
+    "R3.3 B01 B06 over processes on %s: the killed and the frozen one are replaced, and the late write is refused",
+    (name) =>
       Effect.gen(function*() {
-        const { status, stderr, stdout } = yield* run("demo/main.ts", "--driver", "pg")
+        const { status, stderr, stdout } = yield* run("demo/main.ts", "--driver", name)
         assert.strictEqual(stderr, "")
         assert.strictEqual(status, 0, stdout)
         const text = stdout.split("\n").map((line) => line.trim()).join(" ")
@@ -84,7 +84,7 @@ describe("demo", () => {
         const [, sleeper, stand, silent] =
           /Process (\w) freezes .* Process (\w) takes over .*?, ([\d,.]+) ms after the freeze/.exec(text)!
         assert.notStrictEqual(stand, sleeper)
-        // the server sees a dead process at once, and gives up a silent one after its time
+        // a server gives up a silent process after its time; one with sessions sees at once that a process is dead
         const millis = (text: string) => Number(text.replaceAll(",", ""))
         assert.isAbove(millis(silent!), 500)
         assert.isBelow(millis(noticed!), 10_000)
@@ -106,7 +106,7 @@ describe("demo", () => {
     Effect.gen(function*() {
       for (
         const [args, remedy] of [
-          [["--driver", "paper"], "Take one of: memory, pg."],
+          [["--driver", "paper"], "Take one of: memory, pg, redis."],
           [["--sed", "1"], "--help"],
           [["--seed", "one"], "--seed 7"]
         ] as const
@@ -118,7 +118,7 @@ describe("demo", () => {
       const { status, stderr, stdout } = yield* run("demo/main.ts", "--", "--driver", "paper")
       assert.strictEqual(status, 64)
       assert.strictEqual(stdout, "")
-      assert.include(stderr, `There is no driver "paper" here. Take one of: memory, pg.`)
+      assert.include(stderr, `There is no driver "paper" here. Take one of: memory, pg, redis.`)
     }), 60_000)
 
   it.live("takes a driver and a seed, and package managers' own --", () =>
