@@ -118,3 +118,17 @@ export const eventually = <E>(see: Effect.Effect<boolean, E>, within = 15_000): 
 export const durableServer: Effect.Effect<RedisServer.RedisServer, never, Scope.Scope> = Effect.orDie(
   RedisServer.make({ settings: { appendonly: "yes", appendfsync: "always" } })
 )
+
+/** What scripts call, and what those ask who only look. */
+const inScripts = ["hgetall", "hget", "hset", "hdel", "pexpire", "pttl", "time", "publish"]
+const toConnect = ["info", "client", "hello", "command"]
+
+/** How many commands the server was sent by those who lock there. */
+export const commands = (server: RedisServer.RedisServer): Effect.Effect<number> =>
+  Effect.map(
+    Effect.orDie(server.command("INFO", "commandstats")),
+    (text: string) =>
+      [...text.matchAll(/^cmdstat_([a-z]+)[^:]*:calls=(\d+)/gm)]
+        .filter(([, name]) => ![...inScripts, ...toConnect].includes(name!))
+        .reduce((sum, [, , calls]) => sum + Number(calls), 0)
+  )
