@@ -16,11 +16,29 @@ import * as path from "node:path"
 import { run } from "./internal/command.js"
 import { type Program, program } from "./internal/debian.js"
 import { attempt, temporaryFolder } from "./internal/files.js"
-import { freePort } from "./internal/port.js"
+import { movableClock } from "./internal/movableClock.js"
+import { freePort, freePortOfNode } from "./internal/port.js"
 import { isRunning, signal } from "./internal/processes.js"
 import { until } from "./internal/realTime.js"
 import { reaper } from "./internal/reaper.js"
 import { KitError } from "./KitError.js"
+
+/**
+ * A server that can be asked, whoever it belongs to.
+ *
+ * @since 0.1.0
+ * @category models
+ */
+export interface Redis {
+  readonly host: string
+  readonly port: number
+  /** `redis://127.0.0.1:<port>`; another port is that of a proxy on this machine, in front of it. */
+  readonly url: (port?: number) => string
+  /** What it calls itself: `Redis 7.0.15`. */
+  readonly version: string
+  /** One command on a connection of its own. Needs the package `ioredis`. */
+  readonly command: (name: string, ...args: ReadonlyArray<string | number>) => Effect.Effect<any, KitError>
+}
 
 /**
  * A server of one's own. Verbs that make no sense in its state do nothing: `start` when it runs, `stop` when it does
@@ -29,14 +47,7 @@ import { KitError } from "./KitError.js"
  * @since 0.1.0
  * @category models
  */
-export interface RedisServer {
-  readonly port: number
-  /** `redis://127.0.0.1:<port>`; another port is that of a proxy in front of it. */
-  readonly url: (port?: number) => string
-  /** What it calls itself: `Redis 7.0.15`. */
-  readonly version: string
-  /** One command on a connection of its own. Needs the package `ioredis`. */
-  readonly command: (name: string, ...args: ReadonlyArray<string | number>) => Effect.Effect<any, KitError>
+export interface RedisServer extends Redis {
   /** Ends when it takes connections. */
   readonly start: Effect.Effect<void, KitError>
   /** As an administrator does: what is to be kept is written first. */
@@ -46,6 +57,11 @@ export interface RedisServer {
   /** SIGSTOP: the server is up and mute. */
   readonly freeze: Effect.Effect<void>
   readonly thaw: Effect.Effect<void>
+  /**
+   * By how many milliseconds its wall clock is ahead of the machine's from now on; behind where that is negative. Needs
+   * the option `movableClock`.
+   */
+  readonly moveClock: (millis: number) => Effect.Effect<void, KitError>
   /** What the server has logged. */
   readonly log: Effect.Effect<string>
   readonly folder: string
@@ -64,6 +80,11 @@ export interface Options {
   readonly sentinel?: boolean | undefined
   /** Variables of its environment. */
   readonly env?: Readonly<Record<string, string>> | undefined
+  /**
+   * Its clock can be moved: on Linux, by a library that is compiled by `cc`, or by Debian's `tcc`, into
+   * `node_modules/.cache/effect-locking`.
+   */
+  readonly movableClock?: boolean | undefined
 }
 
 /** The libraries are those that a small system lacks. */
@@ -95,13 +116,11 @@ const versionOf = (binary: Program): Effect.Effect<string, KitError> =>
     return product === undefined ? text.trim() : `${product} ${version}`
   })
 
-const ask = (port: number, name: string, args: ReadonlyArray<string | number>): Effect.Effect<any, KitError> =>
+const ask = (url: string, name: string, args: ReadonlyArray<string | number>): Effect.Effect<any, KitError> =>
   Effect.tryPromise({
     try: async () => {
       const { Redis } = await import("ioredis")
-      const client = new Redis({
-        port,
-        host: "127.0.0.1",
+      const client = new Redis(url, {
         lazyConnect: true,
         connectTimeout: 5_000,
         maxRetriesPerRequest: 0,
@@ -148,7 +167,7 @@ export const make = (options: Options = {}): Effect.Effect<RedisServer, KitError
     const folder = yield* temporaryFolder("redis")
     const log = path.join(folder, "log")
     const file = path.join(folder, "redis.conf")
-    const port = yield* freePort
+    const port = yield* options.settings?.["cluster-enabled"] === "yes" ? freePortOfNode : freePort
     yield* attempt("write the settings", () => fs.writeFileSync(file, `${(options.file ?? []).join("\n")}\n`))
     const settings = Object.entries({
       ...defaults,
@@ -164,6 +183,8 @@ export const make = (options: Options = {}): Effect.Effect<RedisServer, KitError
         .flatMap(([name, value]) => [`--${name}`, value])
     ]
     const pidFile = path.join(folder, "pid")
+    const clock = options.movableClock === true ? yield* movableClock(folder) : undefined
+    const url: RedisServer["url"] = (other) => `redis://127.0.0.1:${other ?? port}`
     yield* reaper(`kill -KILL "$(cat "$1" 2>/dev/null)" 2>/dev/null; rm -rf "$2"`, [pidFile, folder])
 
     let pid: number | undefined
@@ -178,7 +199,7 @@ export const make = (options: Options = {}): Effect.Effect<RedisServer, KitError
           const output = fs.openSync(log, "a")
           const child = childProcess.spawn(found.command, args, {
             cwd: folder,
-            env: { ...process.env, ...found.env, ...options.env },
+            env: { ...process.env, ...found.env, ...clock?.env, ...options.env },
             // a session of its own: Ctrl-C in the terminal is for the tests only
             detached: true,
             stdio: ["ignore", output, output]
@@ -198,7 +219,7 @@ export const make = (options: Options = {}): Effect.Effect<RedisServer, KitError
           see: Effect.suspend(() =>
             pid === undefined
               ? Effect.flatMap(tail, (reason) => new KitError({ step: "start Redis", reason }))
-              : Effect.orElseSucceed(Effect.map(ask(port, "PING", []), (reply) => reply === "PONG"), () => false)
+              : Effect.orElseSucceed(Effect.map(ask(url(), "PING", []), (reply) => reply === "PONG"), () => false)
           ),
           within: 15_000,
           otherwise: tail
@@ -232,10 +253,11 @@ export const make = (options: Options = {}): Effect.Effect<RedisServer, KitError
     yield* Effect.addFinalizer(() => Effect.ignore(end("SIGKILL")))
     yield* start
     return {
+      host: "127.0.0.1",
       port,
-      url: (other) => `redis://127.0.0.1:${other ?? port}`,
+      url,
       version,
-      command: (name, ...args) => ask(port, name, args),
+      command: (name, ...args) => ask(url(), name, args),
       start,
       stop: end("SIGTERM"),
       kill: end("SIGKILL"),
@@ -243,7 +265,56 @@ export const make = (options: Options = {}): Effect.Effect<RedisServer, KitError
         if (pid !== undefined) signal(pid, "SIGSTOP")
       }),
       thaw,
+      moveClock: clock?.move ?? (() =>
+        new KitError({
+          step: "move the clock",
+          reason: "the server was started with the machine's",
+          fix: "start it with the option `movableClock`"
+        })),
       log: logged,
       folder
     }
+  })
+
+/**
+ * For tests that need a server and none of its verbs: the one that `REDIS_URL` names, or a throw-away one. What is there
+ * already has to stay as it is.
+ *
+ * @example
+ * ```ts
+ * import { RedisServer } from "@effect-locking/testing"
+ * import { Effect } from "effect"
+ *
+ * const program = Effect.scoped(Effect.gen(function*() {
+ *   const server = yield* RedisServer.fromEnvOrThrowAway()
+ *   return server.url()
+ * }))
+ * ```
+ *
+ * @since 0.1.0
+ * @category constructors
+ */
+export const fromEnvOrThrowAway = (options?: Options): Effect.Effect<Redis, KitError, Scope.Scope> =>
+  Effect.suspend((): Effect.Effect<Redis, KitError, Scope.Scope> => {
+    const named = process.env["REDIS_URL"]
+    if (named === undefined || named === "") return make(options)
+    const { hostname, port } = new URL(named)
+    const command: Redis["command"] = (name, ...args) => ask(named, name, args)
+    return Effect.map(command("INFO", "server"), (text: string) => {
+      // Valkey says which Redis it is like, too
+      const valkey = /^valkey_version:(\S+)/m.exec(text)?.[1]
+      return {
+        host: hostname,
+        port: Number(port || 6379),
+        url: (other) => {
+          if (other === undefined) return named
+          const url = new URL(named)
+          url.hostname = "127.0.0.1"
+          url.port = String(other)
+          return url.toString()
+        },
+        version: valkey === undefined ? `Redis ${/^redis_version:(\S+)/m.exec(text)?.[1]}` : `Valkey ${valkey}`,
+        command
+      }
+    })
   })
