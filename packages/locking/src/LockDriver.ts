@@ -10,6 +10,7 @@ import * as Data from "effect/Data"
 import type * as Duration from "effect/Duration"
 import type * as Effect from "effect/Effect"
 import type * as Queue from "effect/Queue"
+import { Callback } from "./internal/callback.js"
 import type { ResolvedKey } from "./LockKey.js"
 
 /**
@@ -316,3 +317,37 @@ export interface LockDriver {
   /** What an operator should know of the deployment. */
   readonly check?: Effect.Effect<ReadonlyArray<Finding>, DriverError> | undefined
 }
+
+/**
+ * A call by callback, as `Effect.async` makes one, for the common calls of a driver whose store is remote: the engine,
+ * which makes each of those beside the caller, then needs no fiber for it, and that is half of what a lock costs there.
+ * `register` begins the call and answers how to abandon it; `resume` takes the answer, or an effect that goes on asking.
+ *
+ * @example
+ * ```ts
+ * import { Effect } from "effect"
+ * import { LockDriver } from "effect-locking"
+ *
+ * interface Client {
+ *   readonly del: (key: string, onAnswer: (error: Error | null, deleted: number) => void) => void
+ * }
+ *
+ * const release = (client: Client, key: string) =>
+ *   LockDriver.callback<LockDriver.Released>((resume) => {
+ *     client.del(key, (cause, deleted) =>
+ *       resume(
+ *         cause === null
+ *           ? Effect.succeed(deleted === 1 ? "released" : "gone")
+ *           : Effect.fail(new LockDriver.DriverError({ executed: "unknown", message: "DEL failed", cause }))
+ *       ))
+ *     // what was sent cannot be called back
+ *     return () => {}
+ *   })
+ * ```
+ *
+ * @since 0.1.0
+ * @category calls
+ */
+export const callback = <A>(
+  register: (resume: (next: Effect.Effect<A, DriverError>) => void) => () => void
+): Effect.Effect<A, DriverError> => new Callback(register)

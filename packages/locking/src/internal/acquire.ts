@@ -137,20 +137,20 @@ const wait = (
 }
 
 const park = (core: Core, waiter: Waiter, restore: Restore): Effect.Effect<"turn" | "ask" | Hold, Failure> =>
-  Effect.flatMap(
-    Effect.onInterrupt(
-      restore(Effect.async<void>((resume) => {
-        if (waiter.signal !== undefined) return resume(Effect.void)
-        waiter.resume = () => resume(Effect.void)
-      })),
-      () => desert(core, waiter)
-    ),
-    () => {
-      const { record, request, signal } = waiter
-      waiting.remove(core, request)
-      if (signal === "timeout") return refuse(core, busy(core, record, request))
-      if (signal === "closed") return refuse(core, new LockError.LockingClosed({ backend: core.settings.backend }))
-      return Effect.succeed(signal!)
+  Effect.matchCauseEffect(
+    restore(Effect.async<void>((resume) => {
+      if (waiter.signal !== undefined) return resume(Effect.void)
+      waiter.resume = () => resume(Effect.void)
+    })),
+    {
+      onFailure: (cause) => Effect.zipRight(desert(core, waiter), Effect.failCause(cause)),
+      onSuccess: () => {
+        const { record, request, signal } = waiter
+        waiting.remove(core, request)
+        if (signal === "timeout") return refuse(core, busy(core, record, request))
+        if (signal === "closed") return refuse(core, new LockError.LockingClosed({ backend: core.settings.backend }))
+        return Effect.succeed(signal!)
+      }
     }
   )
 
@@ -191,12 +191,11 @@ const askToJoin = (core: Core, record: KeyRecord, request: Request, restore: Res
   const limit = core.timer.now() + request.call.attemptTimeout
   const until = request.waiting ? Math.min(request.deadline, limit) : limit
   return Effect.flatMap(
-    Effect.onInterrupt(isAnswered ? Effect.void : sleep(core, until, restore, joiner), () =>
-      Effect.sync(() => {
-        finish(core, activity)
-        core.instruments.acquired.interrupted(1)
-        records.stepDown(core, record, request)
-      })),
+    sleep(core, until, restore, joiner, () => isAnswered, () => {
+      finish(core, activity)
+      core.instruments.acquired.interrupted(1)
+      records.stepDown(core, record, request)
+    }),
     () => {
       finish(core, activity)
       return rejoin(core, record, request, restore)

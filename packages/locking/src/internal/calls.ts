@@ -1,15 +1,16 @@
 /**
- * Calls to a driver. One that crosses a network may hang or be slow to interrupt, so it runs in a fiber of its own and
- * only the join is bounded; what nobody waits for any more is interrupted without waiting for that. One that stays in
- * the process runs inline.
+ * Calls to a driver. One that crosses a network may hang or be slow to interrupt, so it runs by callback or in a
+ * fiber of its own, and only the join is bounded; what nobody waits for any more is abandoned without waiting for that.
+ * One that stays in the process runs inline.
  *
  * What a wait has set up is undone outside of the interruptible part: an interrupt that falls between the registration
  * of an `Effect.async` and its canceller would skip a canceller.
  */
 import * as Effect from "effect/Effect"
-import type * as Exit from "effect/Exit"
-import { interruptNow } from "./compat.js"
-import type { Call, Core } from "./core.js"
+import * as Exit from "effect/Exit"
+import { Callback, type Register } from "./callback.js"
+import { attempt, interruptNow, isExit } from "./compat.js"
+import type { Core } from "./core.js"
 
 export type Restore = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
 
@@ -22,83 +23,134 @@ export interface Joiner {
 }
 
 const never = (): boolean => false
+const nothing = (): void => {}
 
-export const start = <A, E>(core: Core, effect: Effect.Effect<A, E>): Call<A, E> => {
-  const fiber = core.forkCall(effect)
-  const call: Call<A, E> = { fiber, exit: undefined, onExit: undefined }
-  fiber.addObserver((exit) => {
-    call.exit = exit
-    call.onExit?.()
-  })
+/** A driver call that is joined from the side. */
+export class Call<A, E> {
+  exit: Exit.Exit<A, E> | undefined = undefined
+  onExit: (() => void) | undefined = undefined
+  /** How to abandon what it waits for now. */
+  private abandonStep: (() => void) | undefined = undefined
+
+  constructor(private readonly core: Core) {}
+
+  proceed(effect: Effect.Effect<A, E>): void {
+    if (effect instanceof Callback) return this.register(effect.register)
+    const fiber = this.core.forkCall(effect)
+    this.abandonStep = () => interruptNow(fiber)
+    fiber.addObserver((exit) => this.end(exit))
+  }
+
+  /** Sends word that nobody waits for it, without waiting for the effect of that. */
+  abandon(): void {
+    if (this.exit === undefined) this.abandonStep?.()
+  }
+
+  private register(register: Register<A, E>): void {
+    let isOver = false
+    const began = attempt(() =>
+      register((next) => {
+        if (isOver) return
+        isOver = true
+        if (isExit(next)) this.end(next)
+        else this.proceed(next)
+      })
+    )
+    if (isOver) return
+    if (Exit.isSuccess(began)) this.abandonStep = began.value
+    else this.end(Exit.failCause(began.cause))
+  }
+
+  private end(exit: Exit.Exit<A, E>): void {
+    this.exit = exit
+    this.onExit?.()
+  }
+}
+
+const start = <A, E>(core: Core, effect: () => Effect.Effect<A, E>): Call<A, E> => {
+  const call = new Call<A, E>(core)
+  const began = attempt(effect)
+  call.proceed(Exit.isSuccess(began) ? began.value : Exit.failCause(began.cause))
   return call
 }
 
 /**
- * Sleeps until then, or until the joiner is resumed, and not at all when `isOver` says so: what comes before there is
- * anything to resume is seen there. To be run in an uninterruptible region.
+ * Waits until then, or until the joiner is resumed, and not at all when `isOver` says so: what comes before there is
+ * anything to resume is seen there. `end` undoes what was set up for the wait, and makes its result; after an interrupt
+ * `interrupted` follows. To be run in an uninterruptible region.
  */
+const wait = <A>(
+  core: Core,
+  until: number,
+  restore: Restore,
+  joiner: Joiner,
+  isOver: () => boolean,
+  end: () => A,
+  interrupted: () => void
+): Effect.Effect<A> => {
+  if (isOver()) return Effect.succeed(end())
+  let resume: ((effect: Effect.Effect<void>) => void) | undefined
+  let isAwake = false
+  const clear = () => {
+    core.timer.cancel(deadline)
+    joiner.resume = undefined
+  }
+  const wake = () => {
+    isAwake = true
+    clear()
+    resume?.(Effect.void)
+  }
+  const deadline = core.timer.add(until, wake)
+  joiner.resume = wake
+  // `onInterrupt` means the same where nothing else can fail, and takes three times the steps
+  return Effect.matchCauseEffect(
+    restore(Effect.async<void>((callback) => {
+      if (isAwake) callback(Effect.void)
+      else resume = callback
+    })),
+    {
+      onFailure: (cause) => {
+        clear()
+        end()
+        interrupted()
+        return Effect.failCause(cause)
+      },
+      onSuccess: () => Effect.succeed(end())
+    }
+  )
+}
+
+/** Sleeps as `wait` waits. */
 export const sleep = (
   core: Core,
   until: number,
   restore: Restore,
   joiner: Joiner,
-  isOver = never
-): Effect.Effect<void> =>
-  Effect.suspend(() => {
-    if (isOver()) return Effect.void
-    let resume: ((effect: Effect.Effect<void>) => void) | undefined
-    let isAwake = false
-    const clear = () => {
-      core.timer.cancel(deadline)
-      joiner.resume = undefined
-    }
-    const wake = () => {
-      isAwake = true
-      clear()
-      resume?.(Effect.void)
-    }
-    const deadline = core.timer.add(until, wake)
-    joiner.resume = wake
-    return Effect.onInterrupt(
-      restore(Effect.async<void>((callback) => {
-        if (isAwake) callback(Effect.void)
-        else resume = callback
-      })),
-      () => Effect.sync(clear)
-    )
-  })
+  isOver = never,
+  interrupted = nothing
+): Effect.Effect<void> => Effect.suspend(() => wait(core, until, restore, joiner, isOver, nothing, interrupted))
 
-/** The answer, or `undefined` once `until` has come or the joiner was resumed. To be run in an uninterruptible region. */
-export const join = <A, E>(
-  core: Core,
-  call: Call<A, E>,
-  until: number,
-  restore: Restore,
-  joiner: Joiner = { resume: undefined },
-  isOver = never
-): Effect.Effect<Exit.Exit<A, E> | undefined> =>
-  Effect.suspend(() => {
-    call.onExit = () => joiner.resume?.()
-    const leave = Effect.sync(() => {
-      call.onExit = undefined
-      if (call.exit === undefined) interruptNow(call.fiber)
-      return call.exit
-    })
-    const isAnswered = () => call.exit !== undefined || isOver()
-    return Effect.zipRight(Effect.onInterrupt(sleep(core, until, restore, joiner, isAnswered), () => leave), leave)
-  })
-
-/** Starts and joins. To be run in an uninterruptible region. */
+/** Asks, and waits as `wait` does for the answer; `undefined` when it did not come. To be run in an uninterruptible region. */
 export const ask = <A, E>(
   core: Core,
   effect: () => Effect.Effect<A, E>,
   until: number,
   restore: Restore,
-  joiner?: Joiner,
-  isOver?: () => boolean
+  joiner: Joiner = { resume: undefined },
+  isOver = never,
+  interrupted = nothing
 ): Effect.Effect<Exit.Exit<A, E> | undefined> =>
   core.driver.capabilities.remote
-    ? Effect.suspend(() => join(core, start(core, Effect.suspend(effect)), until, restore, joiner, isOver))
+    ? Effect.suspend(() => {
+      const call = start(core, effect)
+      call.onExit = () => joiner.resume?.()
+      const end = () => {
+        call.onExit = undefined
+        call.abandon()
+        return call.exit
+      }
+      return wait(core, until, restore, joiner, () => call.exit !== undefined || isOver(), end, interrupted)
+    })
     : Effect.exit(Effect.suspend(effect))
 
 /** The same from a region that is interruptible. */

@@ -6,10 +6,13 @@ import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Effectable from "effect/Effectable"
+import * as Either from "effect/Either"
 import * as Exit from "effect/Exit"
 import type * as Fiber from "effect/Fiber"
 import * as FiberId from "effect/FiberId"
 import * as FiberRef from "effect/FiberRef"
+import type * as FiberRefs from "effect/FiberRefs"
 import * as Runtime from "effect/Runtime"
 import type * as Scope from "effect/Scope"
 
@@ -54,6 +57,16 @@ export const untracedForker: Effect.Effect<Fork> = Effect.map(
   (runtime) => Runtime.runFork(Runtime.setFiberRef(runtime, FiberRef.currentTracerEnabled, false))
 )
 
+/** An effect of a kind of our own. */
+export const EffectClass = Effectable.Class
+
+/** What a plain function returns or throws. */
+export const attempt = <A>(run: () => A): Exit.Exit<A> =>
+  Either.match(Either.try({ try: run, catch: (defect) => defect }), { onLeft: Exit.die, onRight: Exit.succeed })
+
+/** Whether an effect has ended before it began. */
+export const isExit = Exit.isExit as <A, E>(effect: Effect.Effect<A, E>) => effect is Exit.Exit<A, E>
+
 /** Sends the interrupt without waiting for its effect. */
 export const interruptNow = (fiber: RuntimeFiber<any, any>): void => fiber.unsafeInterruptAsFork(FiberId.none)
 
@@ -64,11 +77,19 @@ export const isInterrupted = (fiber: RuntimeFiber<any, any>): boolean =>
 /** The context that travels with a fiber. */
 export const contextOf = (fiber: RuntimeFiber<any, any>): Context.Context<never> => fiber.currentContext
 
-/** Whether an ended child changed fiber-local state, other than the context that it was given. */
-export const hasChanges = (child: RuntimeFiber<any, any>, parent: RuntimeFiber<any, any>): boolean => {
-  for (const [ref, [[, value]]] of child.getFiberRefs().locals) {
+export type FiberState = FiberRefs.FiberRefs
+
+/** The fiber-local state as it is now. */
+export const stateOf = (fiber: RuntimeFiber<any, any>): FiberState => fiber.getFiberRefs()
+
+/** Whether an ended child changed the state that it began with, other than the context that it was given. */
+export const hasChanges = (child: RuntimeFiber<any, any>, begunWith: FiberState): boolean => {
+  const now = child.getFiberRefs()
+  if (now === begunWith) return false
+  for (const [ref, [[, value]]] of now.locals) {
     if (ref === FiberRef.currentContext || ref === FiberRef.currentRuntimeFlags) continue
-    if (parent.getFiberRef(ref) !== value) return true
+    const before = begunWith.locals.get(ref)
+    if (before === undefined || before[0][1] !== value) return true
   }
   return false
 }

@@ -185,8 +185,13 @@ const limitOf = ({ request }: Contest, now: number): number =>
 /** A call that stays in the process cannot be interrupted, so it needs no guard. */
 const ask = <A, E>(contest: Contest, call: () => Effect.Effect<A, E>, until: number) =>
   contest.core.driver.capabilities.remote
-    ? Effect.onInterrupt(
-      calls.ask(contest.core, call, until, contest.restore, contest.asking, () => contest.core.closed),
+    ? calls.ask(
+      contest.core,
+      call,
+      until,
+      contest.restore,
+      contest.asking,
+      () => contest.core.closed,
       () => interrupted(contest)
     )
     : calls.ask(contest.core, call, until, contest.restore)
@@ -279,8 +284,12 @@ const pause = (contest: Contest): Contending =>
     const until = Math.min(request.deadline, nextTry(contest, random))
     contest.idle++
     return Effect.flatMap(
-      Effect.onInterrupt(
-        calls.sleep(core, until, contest.restore, contest.sleeping, () => contest.woken || core.closed),
+      calls.sleep(
+        core,
+        until,
+        contest.restore,
+        contest.sleeping,
+        () => contest.woken || core.closed,
         () => interrupted(contest)
       ),
       () => {
@@ -346,11 +355,10 @@ const fail = (contest: Contest, failure: Failure): Contending => {
   return refuse(contest.core, failure)
 }
 
-const interrupted = (contest: Contest): Effect.Effect<void> =>
-  Effect.sync(() => {
-    contest.core.instruments.acquired.interrupted(1)
-    quit(contest)
-  })
+const interrupted = (contest: Contest): void => {
+  contest.core.instruments.acquired.interrupted(1)
+  quit(contest)
+}
 
 /** Leaves without a grant: whatever an unanswered attempt took, or may still take, goes back. */
 const quit = (contest: Contest): void => {

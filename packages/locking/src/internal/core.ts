@@ -6,11 +6,10 @@
  * An exclusive grant has one hold at a time, a shared one as many as there are readers who joined it.
  */
 import type * as Deferred from "effect/Deferred"
-import type * as Exit from "effect/Exit"
 import type { Busy, DriverError, Grant, LockDriver, LockMode } from "../LockDriver.js"
 import type { LeaseLost, LeaseLostReason } from "../LockError.js"
 import type { ResolvedKey } from "../LockKey.js"
-import type { Fork, RuntimeFiber } from "./compat.js"
+import type { Fork } from "./compat.js"
 import type { Events } from "./events.js"
 import type { Instruments } from "./instruments.js"
 import type { CallOptions, Settings } from "./options.js"
@@ -118,13 +117,6 @@ export interface Waiter {
   deadline: Deadline | undefined
   signal: Signal | undefined
   resume: (() => void) | undefined
-}
-
-/** A driver call that is joined from the side. */
-export interface Call<A, E> {
-  readonly fiber: RuntimeFiber<A, E>
-  exit: Exit.Exit<A, E> | undefined
-  onExit: (() => void) | undefined
 }
 
 /** A renewal on its way to the store, until its answer is in the books. */

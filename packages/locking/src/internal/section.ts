@@ -10,7 +10,16 @@ import type * as Tracer from "effect/Tracer"
 import type { LeaseLost } from "../LockError.js"
 import type { Restore } from "./calls.js"
 import * as claims from "./claims.js"
-import { fork, hasChanges, inheritFrom, interruptNow, isInterrupted, type RuntimeFiber, withFiber } from "./compat.js"
+import {
+  fork,
+  hasChanges,
+  inheritFrom,
+  interruptNow,
+  isInterrupted,
+  type RuntimeFiber,
+  stateOf,
+  withFiber
+} from "./compat.js"
 import type { Hold } from "./core.js"
 import * as holds from "./hold.js"
 import { sometimes } from "./probes.js"
@@ -31,6 +40,7 @@ export const run = <A, E, R>(
     fork(claim === undefined ? restore(body) : Effect.zipRight(claims.put(claim, span), restore(body))),
     (child) =>
       withFiber((parent) => {
+        const begunWith = stateOf(child)
         const interrupt = () => interruptNow(child)
         if (hold.state === "lost") {
           sometimes("lost before the body started")
@@ -44,7 +54,7 @@ export const run = <A, E, R>(
           (exit) => {
             hold.sections.splice(hold.sections.indexOf(interrupt), 1)
             const judged = judge(exit, hold, parent)
-            return hasChanges(child, parent) ? Effect.as(inheritFrom(child, parent), judged) : Effect.succeed(judged)
+            return hasChanges(child, begunWith) ? Effect.as(inheritFrom(child, parent), judged) : Effect.succeed(judged)
           }
         )
       })

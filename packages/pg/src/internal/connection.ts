@@ -5,6 +5,7 @@ import { DriverError } from "effect-locking/LockDriver"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import type * as Pg from "pg"
+import { Prepared } from "./prepared.js"
 
 export type Rows = ReadonlyArray<ReadonlyArray<any>>
 
@@ -16,12 +17,10 @@ export interface Connection {
   readonly isOver: () => boolean
 }
 
-export interface Statement {
-  readonly text: string
-  readonly values?: ReadonlyArray<unknown> | undefined
-  /** Prepared once per connection under this name. */
-  readonly name?: string | undefined
-}
+export type Statement =
+  | { readonly text: string; readonly values?: ReadonlyArray<unknown> | undefined; readonly name?: undefined }
+  /** Prepared once per connection under this name; takes and answers text. */
+  | { readonly text: string; readonly values: ReadonlyArray<string>; readonly name: string }
 
 export interface Handlers {
   /** Once, after the last answer; not after `destroy`. */
@@ -84,6 +83,8 @@ export const open = (
 const streamOf = (client: Pg.Client) =>
   (client as unknown as { readonly connection: { readonly stream: { destroy(): void } } }).connection.stream
 
+const isPipelined = (client: Pg.Client): boolean => "pipeline" in client && client.pipeline === true
+
 const connect = (client: Pg.Client, handlers: Handlers): Effect.Effect<Connection, DriverError> =>
   Effect.async((resume) => {
     let isOver = false
@@ -96,6 +97,10 @@ const connect = (client: Pg.Client, handlers: Handlers): Effect.Effect<Connectio
     }
     const connection: Connection = {
       send: ({ name, text, values }, onAnswer) => {
+        // a client that sends several statements at once takes no others than its own
+        if (name !== undefined && !isPipelined(client)) {
+          return void client.query(new Prepared(name, text, values, (error, rows) => onAnswer(error ?? rows)))
+        }
         const query = { text, rowMode: "array" as const, ...(values && { values: [...values] }), ...(name && { name }) }
         client.query(
           query,

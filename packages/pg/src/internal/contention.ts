@@ -3,6 +3,7 @@
  */
 import {
   type Busy,
+  callback,
   type Contention,
   DriverError,
   type Full,
@@ -17,7 +18,7 @@ import { hasWriter, type Interest, type Owned } from "./books.js"
 import * as fences from "./fences.js"
 import type { Listener } from "./listener.js"
 import { type LockIds, lockIds } from "./pure/lockId.js"
-import { ask, type Job, type Row } from "./queue.js"
+import { array, ask, type Job, type Row } from "./queue.js"
 import type { Session } from "./session.js"
 import * as sql from "./sql.js"
 
@@ -63,26 +64,24 @@ class PgContention implements Contention {
     { left, token }: { readonly token: string; readonly left: Duration.Duration }
   ): Effect.Effect<Answer, DriverError> {
     const { session } = this.environment
-    return Effect.suspend(() => {
+    return callback((resume) => {
       const until = session.now() + Duration.toMillis(left)
-      return Effect.zipRight(
-        // a new session knows nothing of those who wait
-        this.isWaiting && !this.isRegistered
-          ? Effect.catchIf(register(session, this.ids), (error) => error === noRoom, () => Effect.void)
-          : session.opened,
-        Effect.flatMap(
-          this.ask(token, until),
-          (answer) => this.isCurious(answer) ? this.named(answer) : Effect.succeed(answer)
-        )
-      )
+      // a new session knows nothing of those who wait
+      const isKnown = !this.isWaiting || this.isRegistered
+      if (session.isOpen() && isKnown) return this.ask(token, until)(resume)
+      const ready = isKnown
+        ? session.opened
+        : Effect.catchIf(register(session, this.ids), (error) => error === noRoom, () => Effect.void)
+      resume(Effect.zipRight(ready, callback(this.ask(token, until))))
+      return () => {}
     })
   }
 
-  private ask(token: string, until: number): Effect.Effect<Answer, DriverError> {
+  private ask(token: string, until: number) {
     const { session } = this.environment
-    return Effect.async<Answer, DriverError>((resume) => {
+    return (resume: (answer: Effect.Effect<Answer, DriverError>) => void) => {
       let isWanted = true
-      const answer = (value: Answer) => resume(Effect.succeed(value))
+      const answer = (value: Answer) => resume(this.isCurious(value) ? this.named(value) : Effect.succeed(value))
       const fail = (error: DriverError) => resume(Effect.fail(error))
       /** What can be told without the server. */
       const settled = (): boolean => {
@@ -107,10 +106,10 @@ class PgContention implements Contention {
           ? this.single(token, settled, answer, fail)
           : this.several(token, settled, answer, fail)
       )
-      return Effect.sync(() => {
+      return () => {
         isWanted = false
-      })
-    })
+      }
+    }
   }
 
   /** A first busy answer of who may wait says nothing yet: the next try is at once. */
@@ -187,12 +186,12 @@ class PgContention implements Contention {
           touches: ids.map((ids) => ({ action: shared ? Action.lockShared : Action.lock, ids })),
           values: [
             marker,
-            this.locks,
+            array(this.locks),
             ...(shared
               ? [
-                ids.map(({ intent }) => intent[0]),
-                ids.map(({ intent }) => intent[1]),
-                ids.map((ids) => session.books.shares(ids))
+                array(ids.map(({ intent }) => intent[0])),
+                array(ids.map(({ intent }) => intent[1])),
+                array(ids.map((ids) => session.books.shares(ids)))
               ]
               : [])
           ]

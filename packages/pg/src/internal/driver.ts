@@ -24,7 +24,7 @@ import * as fences from "./fences.js"
 import { uniqueName } from "./identity.js"
 import * as listeners from "./listener.js"
 import { lockId, lockIds } from "./pure/lockId.js"
-import { ask, nobody, type Row } from "./queue.js"
+import { askIfOpen, nobody, type Row } from "./queue.js"
 import * as sessions from "./session.js"
 import * as sql from "./sql.js"
 
@@ -103,58 +103,52 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
       longest: Duration.millis(settings.sessionTtl)
     }
 
+    // what the session held ended with it
     const release = ({ keys, token }: Pick<Claim, "keys" | "token">): Effect.Effect<Released, DriverError> =>
-      Effect.suspend(() => {
-        // what the session held ended with it
-        if (!session.isOpen()) return Effect.succeed<Released>("gone")
-        return ask<Released>(session.queue, (answer, fail) => {
-          let rows: ReadonlyArray<Row> = []
-          return {
-            _tag: "Rows",
-            // an attempt of this token that is on its way has its answer first
-            locks: keys.map(lockId),
-            rows: () => {
-              const owned = session.books.owned.get(token)
-              if (owned === undefined) answer("gone")
-              else {
-                rows = session.books.disown(owned)
-                if (rows.length === 0) answer("released")
-              }
-              return rows
-            },
-            settle: (codes) => {
-              // the server tells the others, not its own session
-              for (const { ids } of rows) session.books.wake(ids.lock)
-              answer(releasedOf(codes))
-            },
-            fail
-          }
-        })
+      askIfOpen<Released>(session.queue, "gone", (answer, fail) => {
+        let rows: ReadonlyArray<Row> = []
+        return {
+          _tag: "Rows",
+          // an attempt of this token that is on its way has its answer first
+          locks: keys.map(lockId),
+          rows: () => {
+            const owned = session.books.owned.get(token)
+            if (owned === undefined) answer("gone")
+            else {
+              rows = session.books.disown(owned)
+              if (rows.length === 0) answer("released")
+            }
+            return rows
+          },
+          settle: (codes) => {
+            // the server tells the others, not its own session
+            for (const { ids } of rows) session.books.wake(ids.lock)
+            answer(releasedOf(codes))
+          },
+          fail
+        }
       })
 
     const renew = (grants: ReadonlyArray<Grant>): Effect.Effect<ReadonlyArray<Renewal>, DriverError> =>
-      Effect.suspend(() => {
-        if (!session.isOpen()) return Effect.succeed(grants.map(() => sessionEnded))
-        return ask<ReadonlyArray<Renewal>>(session.queue, (answer, fail) => {
-          const readers = grants.map(({ keys, mode }) => mode === "shared" ? keys.map(lockIds) : [])
-          const answers = (codes: ReadonlyArray<bigint>) => {
-            let at = 1
-            return grants.map(({ token }, i): Renewal => {
-              const contended = codes.slice(at, at += readers[i]!.length).includes(1n)
-              return session.books.owned.has(token) ? { _tag: "Confirmed", contended } : sessionEnded
-            })
-          }
-          return {
-            _tag: "Rows",
-            locks: [],
-            rows: () => [
-              beat,
-              ...readers.flatMap((all) => all.map((ids) => ({ action: Action.contended, ids })))
-            ],
-            settle: (codes) => answer(answers(codes)),
-            fail
-          }
-        })
+      askIfOpen<ReadonlyArray<Renewal>>(session.queue, grants.map(() => sessionEnded), (answer, fail) => {
+        const readers = grants.map(({ keys, mode }) => mode === "shared" ? keys.map(lockIds) : [])
+        const answers = (codes: ReadonlyArray<bigint>) => {
+          let at = 1
+          return grants.map(({ token }, i): Renewal => {
+            const contended = codes.slice(at, at += readers[i]!.length).includes(1n)
+            return session.books.owned.has(token) ? { _tag: "Confirmed", contended } : sessionEnded
+          })
+        }
+        return {
+          _tag: "Rows",
+          locks: [],
+          rows: () => [
+            beat,
+            ...readers.flatMap((all) => all.map((ids) => ({ action: Action.contended, ids })))
+          ],
+          settle: (codes) => answer(answers(codes)),
+          fail
+        }
       })
 
     return {

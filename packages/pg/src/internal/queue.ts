@@ -2,11 +2,14 @@
  * One statement at a time. What is asked while it is out goes together into the next one, in order: that beats
  * pipelining, and a heartbeat never waits for more than one statement.
  */
-import type { DriverError } from "effect-locking/LockDriver"
+import { callback, type DriverError } from "effect-locking/LockDriver"
 import * as Effect from "effect/Effect"
 import { type Connection, failure, isAnswer, type Rows, type Statement } from "./connection.js"
 import type { LockIds } from "./pure/lockId.js"
 import { Action, type Batch, Code } from "./sql.js"
+
+// eslint-disable-next-line no-restricted-globals -- no time passes; no fiber runs so late in a tick
+const afterTick = setImmediate
 
 /** What one key is asked for. */
 export interface Row {
@@ -36,7 +39,7 @@ export interface StatementJob {
   readonly fail: (error: DriverError) => void
 }
 
-export interface Lone extends Statement {
+export type Lone = Statement & {
   /** Rows whose locks it takes, and may leave behind when it fails. */
   readonly touches?: ReadonlyArray<Row> | undefined
 }
@@ -64,6 +67,7 @@ const usesIntent: ReadonlySet<Action> = new Set([
 ])
 
 export interface Queue {
+  readonly isOpen: boolean
   readonly add: (job: Job) => void
   /** From now on jobs go to this connection. Without one they fail at once. */
   readonly attach: (connection: Connection, marker: string) => void
@@ -93,6 +97,7 @@ export const make = (options: {
   let connection: Connection | undefined
   let marker = ""
   let sent: ReadonlyArray<Job> | undefined
+  let isGathering = false
 
   const send = (
     current: Connection,
@@ -107,8 +112,10 @@ export const make = (options: {
       if (connection !== current) return
       if (!(rows instanceof Error)) {
         done()
+        // those who were answered together ask again together, each after its own part of a tick
+        isGathering = all.length > 1
         settle(rows)
-        return pump()
+        return isGathering ? afterTick(gathered) : pump()
       }
       // the end of the connection follows, with the same consequences
       if (!isAnswer(rows)) return
@@ -122,6 +129,11 @@ export const make = (options: {
     })
   }
 
+  const gathered = () => {
+    isGathering = false
+    pump()
+  }
+
   const done = () => {
     sent = undefined
     queue.asked = 0
@@ -130,7 +142,7 @@ export const make = (options: {
   }
 
   const pump = (): void => {
-    while (connection !== undefined && sent === undefined && jobs.length > 0) {
+    while (connection !== undefined && sent === undefined && !isGathering && jobs.length > 0) {
       const current = connection
       const first = jobs[0]!
       if (first._tag === "Statement") {
@@ -175,6 +187,9 @@ export const make = (options: {
   }
 
   const queue = {
+    get isOpen() {
+      return connection !== undefined
+    },
     add: (job: Job) => {
       if (connection === undefined) return job.fail(noSession())
       jobs.push(job)
@@ -200,26 +215,36 @@ export const make = (options: {
   return queue
 }
 
+type MakeJob<A> = (answer: (value: A) => void, fail: (error: DriverError) => void) => Job
+
 /** A job as an effect, which an interruption leaves to its own. */
-export const ask = <A>(
-  queue: Queue,
-  job: (answer: (value: A) => void, fail: (error: DriverError) => void) => Job
-): Effect.Effect<A, DriverError> =>
-  Effect.async((resume) =>
+export const ask = <A>(queue: Queue, job: MakeJob<A>): Effect.Effect<A, DriverError> =>
+  callback((resume) => {
     queue.add(job((value) => resume(Effect.succeed(value)), (error) => resume(Effect.fail(error))))
-  )
+    return leave
+  })
+
+/** The same; without a session the answer is known. */
+export const askIfOpen = <A>(queue: Queue, otherwise: A, job: MakeJob<A>): Effect.Effect<A, DriverError> =>
+  callback((resume) => {
+    if (queue.isOpen) queue.add(job((value) => resume(Effect.succeed(value)), (error) => resume(Effect.fail(error))))
+    else resume(Effect.succeed(otherwise))
+    return leave
+  })
+
+const leave = (): void => {}
 
 const noSession = (error?: unknown) => failure("no", "there is no session with PostgreSQL", error)
 
-/** Of values that need no quotes; the client would look at each of them. */
-const array = (values: ReadonlyArray<string | number>): string => `{${values.join(",")}}`
+/** Of values that need no quotes. */
+export const array = (values: ReadonlyArray<string | number | boolean>): string => `{${values.join(",")}}`
 
 export const toStatement = (batch: Batch, marker: string, rows: ReadonlyArray<Row>): Statement => {
   if (rows.length === 1) {
     const { action, ids: { interest, lock } } = rows[0]!
     if (action === Action.lock) return { name: "effect_locking_lock", text: batch.lock, values: [marker, lock] }
     if (action === Action.unlock) {
-      return { name: "effect_locking_unlock", text: batch.unlock, values: [marker, lock, ...interest] }
+      return { name: "effect_locking_unlock", text: batch.unlock, values: [marker, lock, ...interest.map(String)] }
     }
   }
   // what an action does not use need not be known

@@ -2,7 +2,7 @@
  * Questions to servers, as plain callbacks: a question is on its way once it is asked, several can be asked at once,
  * and who asked may stop to listen without breaking anything.
  */
-import { DriverError } from "effect-locking/LockDriver"
+import { callback, DriverError } from "effect-locking/LockDriver"
 import * as Effect from "effect/Effect"
 
 export type Answer<A> = A | DriverError
@@ -40,4 +40,9 @@ export const worst = (failures: ReadonlyArray<DriverError>): DriverError | undef
   failures.find(({ executed }) => executed === "unknown") ?? failures[0]
 
 export const toEffect = <A>(ask: Ask<A>): Effect.Effect<A, DriverError> =>
-  Effect.async((resume) => ask((a) => resume(isFailure(a) ? Effect.fail(a) : Effect.succeed(a))))
+  callback((resume) => {
+    ask((a) => resume(isFailure(a) ? Effect.fail(a) : Effect.succeed(a)))
+    return leave
+  })
+
+const leave = (): void => {}

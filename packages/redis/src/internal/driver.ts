@@ -23,7 +23,7 @@ import type { Channels, Listener } from "./channels.js"
 import * as holder from "./holder.js"
 import { depositionsOf, recordOf } from "./records.js"
 import { fenceBlock } from "./scripts.js"
-import type { Attempt, Request, Store } from "./store.js"
+import type { Acquired, Attempt, Request, Store } from "./store.js"
 
 const capabilities: Capabilities = {
   modes: ["exclusive", "shared"],
@@ -113,26 +113,24 @@ class RedisContention implements Contention {
   }
 
   attempt({ left, token }: { readonly token: OwnerToken; readonly left: Duration.Duration }) {
-    return Effect.suspend(() => {
+    return toEffect<Grant | Busy>((done) => {
       if (this.waiter === "") this.waiter = token
       // arrival counts from the first attempt where order was asked for, and from the subscription elsewhere
       const waits = this.request.waiting && (this.request.fair || this.listener !== undefined)
       if (waits) this.hasPlace = true
       const attempt: Attempt = { token, left: Duration.toMillis(left), waiter: waits ? this.waiter : "" }
-      return Effect.map(toEffect(this.store.acquire(this.wanted, attempt)), (answer): Grant | Busy => {
-        if (answer._tag === "Refused") {
-          const { endsIn } = answer
-          return {
-            _tag: "Busy",
-            holder: answer.holder,
-            endsIn: endsIn === undefined ? undefined : Duration.millis(endsIn)
-          }
-        }
-        this.hasPlace = false
-        const { keys, mode, ttl } = this.request
-        return { _tag: "Grant", token, keys, mode, fences: answer.fences, block: fenceBlock, ttl }
-      })
+      map(this.store.acquire(this.wanted, attempt), (answer) => this.answerOf(token, answer))(done)
     })
+  }
+
+  private answerOf(token: OwnerToken, answer: Acquired): Grant | Busy {
+    if (answer._tag === "Refused") {
+      const { endsIn, holder } = answer
+      return { _tag: "Busy", holder, endsIn: endsIn === undefined ? undefined : Duration.millis(endsIn) }
+    }
+    this.hasPlace = false
+    const { keys, mode, ttl } = this.request
+    return { _tag: "Grant", token, keys, mode, fences: answer.fences, block: fenceBlock, ttl }
   }
 
   arm(wake: () => void): Effect.Effect<void, DriverError> {

@@ -63,13 +63,17 @@ class HashedIds implements LockIds {
   }
 }
 
-/** A key is asked for, granted and released as one object. */
-const known = new WeakMap<KeyParts, LockIds>()
+/** Programs ask for the same keys again and again. */
+const known = new Map<string, LockIds>()
+const mostKnown = 2048
 
-export const lockIds = (key: KeyParts): LockIds => {
-  let ids = known.get(key)
-  if (ids === undefined) known.set(key, ids = new HashedIds(key))
+export const lockIds = (key: ResolvedKey): LockIds => {
+  let ids = known.get(key.id)
+  if (ids === undefined) {
+    if (known.size === mostKnown) known.clear()
+    known.set(key.id, ids = new HashedIds(key))
+  }
   return ids
 }
 
-export const lockId = (key: KeyParts): string => lockIds(key).lock
+export const lockId = (key: ResolvedKey): string => lockIds(key).lock
