@@ -4,7 +4,7 @@
 import * as RedisServer from "@effect-locking/testing/RedisServer"
 import * as TcpProxy from "@effect-locking/testing/TcpProxy"
 import { assert, describe, it } from "@effect/vitest"
-import { Duration, Effect, Queue, type Scope } from "effect"
+import { Duration, Effect, Fiber, Queue, type Scope } from "effect"
 import type { LockDriver } from "effect-locking/LockDriver"
 import * as Locking from "effect-locking/Locking"
 import type { LockingOptions } from "effect-locking/LockOptions"
@@ -14,19 +14,62 @@ import * as kit from "./kit.js"
 
 const it_ = <E>(name: string, body: () => Effect.Effect<void, E, Scope.Scope>) => it.scopedLive(name, body, 120_000)
 
-/** Servers that are old enough to vote, with a proxy before each. */
-const world = (count = 5) =>
+/** Servers with a proxy before each. */
+const worldOf = (servers: ReadonlyArray<RedisServer.RedisServer>, longestTtl: Duration.Duration) =>
   Effect.gen(function*() {
-    const servers = yield* Effect.forEach(Array.from({ length: count }), () => Effect.orDie(RedisServer.make()))
     const proxies = yield* Effect.forEach(servers, ({ port }) => TcpProxy.make({ port }))
-    const longestTtl = Duration.seconds(1)
-    yield* Effect.sleep("2100 millis")
     const clients = Effect.forEach(proxies, ({ port }) => kit.client(`redis://127.0.0.1:${port}`))
     const open = Effect.flatMap(clients, (clients) => Effect.orDie(RedisLocking.driverQuorum({ clients, longestTtl })))
     const driver: Effect.Effect<LockDriver, never, Scope.Scope> = Effect.tap(open, (made) => Effect.orDie(made.ready))
     const node = (options: LockingOptions = {}) =>
       Effect.flatMap(driver, (made) => Locking.make(made, { namespace: "test", ...options }))
     return { servers, proxies, driver, node }
+  })
+
+/** Servers that are old enough to vote. */
+const world = (count = 5, options: RedisServer.Options = {}) =>
+  Effect.gen(function*() {
+    const servers = yield* Effect.forEach(Array.from({ length: count }), () => Effect.orDie(RedisServer.make(options)))
+    yield* Effect.sleep("2100 millis")
+    return yield* worldOf(servers, Duration.seconds(1))
+  })
+
+/** Five servers whose clocks are 35 seconds apart; by those they have been there for a minute and longer. */
+const skewed = Effect.gen(function*() {
+  const servers = yield* Effect.forEach(
+    Array.from({ length: 5 }),
+    () => Effect.orDie(RedisServer.make({ movableClock: true }))
+  )
+  yield* Effect.forEach(servers, (server, i) => server.moveClock(60_000 + i * 8_750))
+  return yield* worldOf(servers, Duration.seconds(5))
+})
+
+/**
+ * Several processes take one key in turn, so many times each and for as long as they are disturbed. There is one inside
+ * at a time, and fences rise in the order of grants.
+ */
+const contend = <E>(nodes: ReadonlyArray<Locking.Locking>, rounds: number, disturb: Effect.Effect<unknown, E>) =>
+  Effect.gen(function*() {
+    let [inside, last] = [0, 0n]
+    const section = (lease: { readonly fence: bigint }) =>
+      Effect.gen(function*() {
+        assert.strictEqual(++inside, 1)
+        assert.isTrue(lease.fence > last)
+        last = lease.fence
+        yield* Effect.sleep(1)
+        inside--
+      })
+    const disturbance = yield* Effect.fork(disturb)
+    yield* Effect.forEach(
+      nodes,
+      (locking) =>
+        Effect.iterate(1, {
+          while: (round) => round <= rounds || disturbance.unsafePoll() === null,
+          body: (round) => Effect.as(locking.useLock("storm", { waitTimeout: "100 seconds" }, section), round + 1)
+        }),
+      { concurrency: "unbounded" }
+    )
+    yield* Fiber.join(disturbance)
   })
 
 const record = (name: string) => recordOf("", kit.key(name))
@@ -125,18 +168,21 @@ describe("quorum", () => {
     }))
 
   it_(
-    "a server that was restarted empty takes no part until it can have forgotten nothing",
+    "R3.1 a server that was restarted empty takes no part until it can have forgotten nothing",
     () =>
       Effect.gen(function*() {
-        const { driver, servers } = yield* world(3)
+        const { driver, servers } = yield* world(3, { movableClock: true })
+        // it tells its age in whole seconds of its clock: a moment after this it says that it is one second old
+        const restartLate = (server: RedisServer.RedisServer) =>
+          Effect.zipRight(Effect.suspend(() => server.moveClock(800 - Date.now() % 1_000)), server.start)
         const [one, two] = [yield* driver, yield* driver]
         // held by two of three: the third was down
         yield* servers[2]!.kill
         const start = performance.now()
         const grant = yield* kit.take(kit.open(one, [kit.key("young")], { ttl: 1_000 }), kit.token())
-        yield* servers[2]!.start
+        yield* restartLate(servers[2]!)
         yield* servers[1]!.kill
-        yield* servers[1]!.start
+        yield* restartLate(servers[1]!)
         const contention = kit.open(two, [kit.key("young")])
         yield* kit.eventually(Effect.map(Effect.exit(two.ready), (exit) => exit._tag === "Success"))
         // two of three know nothing of the grant now, but are too young to say so until it has lapsed
@@ -181,31 +227,40 @@ describe("quorum", () => {
       Effect.gen(function*() {
         const { node, proxies } = yield* world()
         const nodes = yield* Effect.forEach([1, 2, 3], () => node({ ttl: "5 seconds" }))
-        let inside = 0
-        let last = 0n
-        let served = 0
-        const storm = yield* Effect.forkScoped(Effect.forever(
-          Effect.zipRight(Effect.suspend(() => proxies[served % 5]!.cut()), Effect.sleep(250))
-        ))
-        yield* Effect.forEach(
-          nodes,
-          (locking) =>
-            Effect.repeatN(
-              locking.useLock("storm", { waitTimeout: "100 seconds" }, (lease) =>
-                Effect.gen(function*() {
-                  assert.strictEqual(++inside, 1)
-                  assert.isTrue(lease.fence > last)
-                  last = lease.fence
-                  yield* Effect.sleep(1)
-                  inside--
-                  served++
-                })),
-              7
-            ),
-          { concurrency: "unbounded" }
-        )
-        yield* storm.interruptAsFork(storm.id())
-        assert.strictEqual(served, 24)
+        const storm = Effect.forEach(proxies, (proxy) => Effect.zipRight(proxy.cut(), Effect.sleep(250)))
+        yield* contend(nodes, 8, storm)
       })
   )
+
+  for (
+    const [what, disturb] of [
+      ["", () => Effect.void],
+      [" and one server is down", ({ servers }) => servers[4]!.kill],
+      [" and one server is slow", ({ proxies }) => proxies[4]!.delay(400)],
+      [" and one server is mute", ({ servers }) => servers[4]!.freeze],
+      [
+        " and one server after the other is restarted empty",
+        ({ servers }) =>
+          Effect.forEach([0, 4], (i) =>
+            // until it may vote again
+            Effect.zipRight(Effect.zipRight(servers[i]!.kill, servers[i]!.start), Effect.sleep("6500 millis")))
+      ]
+    ] satisfies ReadonlyArray<
+      readonly [string, (world: Effect.Effect.Success<typeof skewed>) => Effect.Effect<unknown, unknown>]
+    >
+  ) {
+    it_(
+      `H1 R3.1 clocks are 35 seconds apart${what}: one inside at a time, fences rise, everybody is served`,
+      () =>
+        Effect.gen(function*() {
+          const apart = yield* skewed
+          const nodes = yield* Effect.forEach([1, 2, 3], () => apart.node({ ttl: "5 seconds" }))
+          // all have been there before it begins
+          yield* Effect.forEach(nodes, (locking) => locking.withLock(Effect.void, "storm"))
+          yield* contend(nodes, 10, disturb(apart))
+          const { check } = yield* apart.driver
+          assert.include((yield* check!).map(({ code }) => code), "CLOCK_OFFSET")
+        })
+    )
+  }
 })

@@ -74,7 +74,8 @@ export const make = (client: Client, settings: Settings): Effect.Effect<Voter, n
     const learnAge: Ask<true> = map(infoOf(link.own), (text) => {
       const uptime = Number(parseInfo(text).get("uptime_in_seconds") ?? NaN)
       if (!(uptime >= 0)) return unintelligible("info")
-      born = link.now() - uptime * 1_000
+      // it counts the seconds that have begun, so it may be younger by one
+      born = link.now() - Math.max(0, uptime - 1) * 1_000
       return true
     })
 
