@@ -1,10 +1,18 @@
 /**
- * What every driver has to do.
+ * What every driver has to do. On the server that `REDIS_URL` names, where it names one: that is not stopped or frozen.
  */
 import * as LockDriverSuite from "@effect-locking/testing/LockDriverSuite"
+import type * as RedisServer from "@effect-locking/testing/RedisServer"
 import * as TcpProxy from "@effect-locking/testing/TcpProxy"
 import { Effect } from "effect"
 import * as kit from "./kit.js"
+
+const isNamed = (process.env["REDIS_URL"] ?? "") !== ""
+
+const own = (server: RedisServer.RedisServer) => ({
+  stall: Effect.asVoid(Effect.acquireRelease(server.freeze, () => server.thaw)),
+  restart: Effect.zipRight(server.stop, server.start)
+})
 
 const scripts = TcpProxy.named("effect-locking-scripts")
 
@@ -13,11 +21,12 @@ LockDriverSuite.lockDriverSuite({
   time: "real",
   slack: 3,
   make: Effect.gen(function*() {
-    const server = yield* kit.durableServer
-    const proxy = yield* TcpProxy.make({ port: server.port })
+    const thrownAway = isNamed ? undefined : yield* kit.durableServer
+    const server = thrownAway ?? (yield* kit.anyServer)
+    const proxy = yield* TcpProxy.make(server)
     const fields = (kind: string) =>
       Effect.gen(function*() {
-        const keys: ReadonlyArray<string> = yield* server.command("KEYS", "*")
+        const keys: ReadonlyArray<string> = yield* server.command("KEYS", "suite-*")
         const [seconds] = yield* server.command("TIME")
         let count = 0
         for (const key of keys) {
@@ -36,8 +45,7 @@ LockDriverSuite.lockDriverSuite({
       faults: {
         dropConnections: Effect.asVoid(proxy.cut()),
         loseNextReply: Effect.asVoid(proxy.dropNextReply({ who: scripts })),
-        stall: Effect.asVoid(Effect.acquireRelease(server.freeze, () => server.thaw)),
-        restart: Effect.zipRight(server.stop, server.start)
+        ...(thrownAway && own(thrownAway))
       }
     }
   }),

@@ -97,6 +97,14 @@ export const isBusy = (contention: Contention, token: string) =>
 /** One server for a file of tests. */
 export const server: Effect.Effect<RedisServer.RedisServer, never, Scope.Scope> = Effect.orDie(RedisServer.make())
 
+/**
+ * For tests that leave a server as they found it, but for keys of their own that expire: the one that `REDIS_URL` names,
+ * or a throw-away one.
+ */
+export const anyServer: Effect.Effect<RedisServer.Redis, never, Scope.Scope> = Effect.orDie(
+  RedisServer.fromEnvOrThrowAway()
+)
+
 let tokens = 0
 
 /** Nobody had it before. */

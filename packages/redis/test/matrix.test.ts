@@ -1,22 +1,20 @@
 /**
  * Every way to hold a key against every way to ask for it: one family of scripts, so none of them may miss another.
  */
-import type * as RedisServer from "@effect-locking/testing/RedisServer"
 import { assert, describe, layer } from "@effect/vitest"
 import { Context, Effect, Layer } from "effect"
 import type { LockDriver } from "effect-locking/LockDriver"
 import * as kit from "./kit.js"
 
 class Two extends Context.Tag("Two")<Two, {
-  readonly server: RedisServer.RedisServer
   readonly one: LockDriver
   readonly two: LockDriver
 }>() {
   static readonly live = Layer.scoped(
     Two,
     Effect.gen(function*() {
-      const server = yield* kit.server
-      return { server, one: yield* kit.driver(server.url()), two: yield* kit.driver(server.url()) }
+      const server = yield* kit.anyServer
+      return { one: yield* kit.driver(server.url()), two: yield* kit.driver(server.url()) }
     })
   )
 }
@@ -52,7 +50,7 @@ layer(Two.live, { excludeTestServices: true })("R1.6 what is held", (it) => {
         it.effect(`${goesTogether ? "lets in" : "keeps out"}: ${wanted.name}`, () =>
           Effect.gen(function*() {
             const { one, two } = yield* Two
-            const name = `${held.name}|${wanted.name}`
+            const name = `${kit.token()}|${held.name}|${wanted.name}`
             const holder = yield* kit.take(
               kit.open(one, held.keys(name).map((_) => kit.key(_)), held.options),
               kit.token()
