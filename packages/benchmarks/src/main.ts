@@ -1,12 +1,13 @@
 /**
- * `pnpm bench [names…] [--seconds N] [--strict] [--json]`, where a name is that of a group or of a benchmark.
+ * `pnpm bench [names…] [--seconds N] [--strict] [--json]`, where a name is that of a group, or of a benchmark: `redis/pair`.
  */
 import { parseArgs } from "node:util"
 import { core } from "./core/group.js"
 import { type Benchmark, type Figure, type Group, isMet, json, table } from "./figure.js"
 import { pg } from "./pg/group.js"
+import { redis } from "./redis/group.js"
 
-const groups: Readonly<Record<string, Group>> = { core, pg }
+const groups: Readonly<Record<string, Group>> = { core, pg, redis }
 
 const usage = (problem: string): never => {
   console.error(`${problem}
@@ -40,10 +41,13 @@ const seconds = Number(values.seconds)
 if (!(seconds > 0 && seconds < Infinity)) usage(`--seconds must be a positive number, got ${values.seconds}`)
 
 const chosen = (name: string): ReadonlyArray<readonly [string, Benchmark]> => {
-  const group = groups[name]
-  if (group !== undefined) return Object.entries(group)
-  for (const { [name]: benchmark } of Object.values(groups)) if (benchmark !== undefined) return [[name, benchmark]]
-  return usage(`there is no benchmark "${name}"`)
+  const [first = "", second] = name.split("/")
+  const group = groups[first]
+  if (group !== undefined && second === undefined) return Object.entries(group)
+  const benchmark = second === undefined
+    ? Object.values(groups).find((group) => first in group)?.[first]
+    : group?.[second]
+  return benchmark === undefined ? usage(`there is no benchmark "${name}"`) : [[name, benchmark]]
 }
 
 const figures: Array<Figure> = []

@@ -1,7 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
-import type { Fiber } from "effect"
-import { Duration, Effect, Exit, Layer, Option, Queue, type Scope, TestClock } from "effect"
-import { type Busy, DriverError, type Grant, type LockDriver } from "effect-locking/LockDriver"
+import { Duration, Effect, Either, Exit, Fiber, Layer, Option, Queue, type Scope, TestClock } from "effect"
+import { type Busy, callback, DriverError, type Grant, type LockDriver } from "effect-locking/LockDriver"
 import * as Locking from "effect-locking/Locking"
 import type { ResolvedKey } from "effect-locking/LockKey"
 import type { LockingOptions } from "effect-locking/LockOptions"
@@ -539,5 +538,127 @@ describe("several layers over one store", () => {
         Locking.layerMemory
       )
       assert(Option.isSome((yield* Effect.scoped(holding)) as Option.Option<void>))
+    }))
+})
+
+describe("calls by callback", () => {
+  type Answer = Grant | Busy
+  type Resume = (next: Effect.Effect<Answer, DriverError>) => void
+
+  /** Behind a network, with attempts by callback. */
+  const remote = (register: (resume: Resume, grant: Effect.Effect<Answer, DriverError>) => () => void) =>
+    Effect.map(simple(new Map()), (driver): LockDriver => ({
+      ...driver,
+      capabilities: { ...driver.capabilities, remote: true },
+      contend: (request) => {
+        const contention = driver.contend(request)
+        return {
+          ...contention,
+          attempt: (attempt) =>
+            callback((resume) => register(resume, contention.attempt(attempt) as Effect.Effect<Answer, DriverError>))
+        }
+      }
+    }))
+
+  const nothing = () => {}
+
+  it.scoped("R8.5 the answer is taken from wherever it is called", () =>
+    Effect.gen(function*() {
+      let answer: Resume | undefined
+      let granted: Effect.Effect<Answer, DriverError> = Effect.never
+      const locking = yield* Locking.make(
+        yield* remote((resume, grant) => {
+          answer = resume
+          granted = grant
+          return nothing
+        })
+      )
+      const fiber = yield* Effect.fork(locking.withLock(Effect.succeed("done"), "k"))
+      yield* settled
+      assert(Option.isNone(yield* fiber.poll))
+      answer!(Effect.succeed(yield* granted))
+      yield* settled
+      assert.strictEqual(yield* valueOf(fiber), "done")
+      // only the first one counts
+      answer!(Effect.succeed({ _tag: "Busy" }))
+    }))
+
+  it.scoped("R8.5 one that is there at once, and one that goes on asking, by an effect or by another callback", () =>
+    Effect.gen(function*() {
+      const goOn = [
+        (grant: Effect.Effect<Answer, DriverError>) => grant,
+        (grant: Effect.Effect<Answer, DriverError>) => Effect.delay(grant, "100 millis"),
+        (grant: Effect.Effect<Answer, DriverError>) =>
+          callback<Answer>((resume) => {
+            resume(grant)
+            return nothing
+          })
+      ]
+      for (const next of goOn) {
+        const locking = yield* Locking.make(
+          yield* remote((resume, grant) => {
+            resume(next(grant))
+            return nothing
+          })
+        )
+        const fiber = yield* Effect.fork(locking.withLock(Effect.succeed("done"), "k"))
+        yield* TestClock.adjust("100 millis")
+        assert.strictEqual(yield* valueOf(fiber), "done")
+      }
+    }))
+
+  it.scoped("R1.7 what nobody waits for any more is abandoned, whatever it does then", () =>
+    Effect.gen(function*() {
+      const abandoned: Array<string> = []
+      let step = 0
+      const locking = yield* Locking.make(
+        yield* remote((resume) => {
+          const name = `call ${step++}`
+          if (name === "call 1") resume(Effect.onInterrupt(Effect.never, () => Effect.sync(() => abandoned.push(name))))
+          return () => abandoned.push(name)
+        })
+      )
+      const late = yield* Effect.fork(Effect.exit(locking.tryAcquire("k", { attemptTimeout: "1 second" })))
+      const left = yield* Effect.fork(locking.withLock(Effect.void, "l"))
+      yield* settled
+      yield* Fiber.interrupt(left)
+      assert.deepStrictEqual(abandoned, ["call 1"])
+      yield* TestClock.adjust("1 second")
+      assert(Exit.isFailure(yield* valueOf(late)))
+      assert.deepStrictEqual(abandoned, ["call 1", "call 0"])
+      // it is given back until it cannot come any more
+      yield* TestClock.adjust("1 minute")
+    }))
+
+  it.scoped("R5 one that throws is a call that died", () =>
+    Effect.gen(function*() {
+      const locking = yield* Locking.make(
+        yield* remote(() => {
+          throw new Error("a fault of the driver")
+        })
+      )
+      const fiber = yield* Effect.fork(Effect.either(Effect.scoped(locking.tryAcquire("k"))))
+      yield* TestClock.adjust("1 minute")
+      const answer = yield* valueOf(fiber)
+      assert(Either.isLeft(answer) && answer.left._tag === "OutcomeUnknown")
+    }))
+
+  it.effect("R8.5 it is an effect as any other", () =>
+    Effect.gen(function*() {
+      let isAbandoned = false
+      const never = callback<string>(() => () => {
+        isAbandoned = true
+      })
+      assert.strictEqual(
+        yield* callback<string>((resume) => {
+          resume(Effect.succeed("done"))
+          return nothing
+        }),
+        "done"
+      )
+      const fiber = yield* Effect.fork(never)
+      yield* settled
+      yield* Fiber.interrupt(fiber)
+      assert(isAbandoned)
     }))
 })

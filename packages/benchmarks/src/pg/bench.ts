@@ -8,13 +8,9 @@ import * as Locking from "effect-locking/Locking"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
 import Pg from "pg"
+import type { Sent } from "../remote.js"
 
 export const server = PostgresServer.make()
-
-/** Statements that were sent. */
-export interface Sent {
-  statements: number
-}
 
 /** A connection that counts. */
 export const counting = (url: string, sent: Sent) =>
@@ -22,7 +18,7 @@ export const counting = (url: string, sent: Sent) =>
     const client = new Pg.Client(url)
     const query: (...args: ReadonlyArray<any>) => any = client.query.bind(client)
     client.query = (...args: ReadonlyArray<any>) => {
-      sent.statements++
+      sent.count++
       return query(...args)
     }
     return client
@@ -30,7 +26,7 @@ export const counting = (url: string, sent: Sent) =>
 
 export const driver = (url: string) => PgLocking.driver({ connection: url })
 
-export const locking = (url: string, sent: Sent = { statements: 0 }) =>
+export const locking = (url: string, sent: Sent = { count: 0 }) =>
   Effect.flatMap(PgLocking.driver({ connection: counting(url, sent) }), (driver) => Locking.make(driver))
 
 /** The client that programs use without the library. */
@@ -43,9 +39,3 @@ export const raw = (url: string): Effect.Effect<Pg.Client, unknown, Scope.Scope>
     }),
     (client) => Effect.promise(() => client.end())
   )
-
-/** Of so many things each. */
-export const range = (count: number): ReadonlyArray<number> => Array.from({ length: count }, (_, i) => i)
-
-export const run = <A>(program: Effect.Effect<A, unknown, Scope.Scope>): Promise<A> =>
-  Effect.runPromise(Effect.scoped(program))

@@ -2,23 +2,12 @@
  * A lock that nobody else wants: taken and given back, one after the other and many at once, beside two plain
  * statements of the plain client.
  */
-import type { LockDriver, LockKey } from "effect-locking"
-import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import * as Exit from "effect/Exit"
-import * as Scope from "effect/Scope"
 import type Pg from "pg"
 import type { Benchmark } from "../figure.js"
-import { interleave, ratio, repeat, startTimer, type Time, typical } from "../measure.js"
+import { interleave, ratio, repeat, typical } from "../measure.js"
+import { atOnce, driverPair, queued, range, run, type Sent, timed } from "../remote.js"
 import * as bench from "./bench.js"
-
-/** So many operations, and the time of each of them. */
-const timed = (times: number, work: () => Promise<unknown>) => async (): Promise<Time> => {
-  const time = startTimer()
-  await work()
-  const { cpu, wall } = time()
-  return { cpu: cpu / times, wall: wall / times }
-}
 
 const selects = async (client: Pg.Client, pairs: number): Promise<void> => {
   for (let i = 0; i < pairs; i++) {
@@ -27,39 +16,19 @@ const selects = async (client: Pg.Client, pairs: number): Promise<void> => {
   }
 }
 
-let tokens = 0
-
-/** As the engine asks for it, without the engine. */
-const driverPair = (driver: LockDriver.LockDriver, name: string): Effect.Effect<unknown, unknown> => {
-  const key: LockKey.ResolvedKey = { namespace: "bench", scope: "none", tenant: undefined, key: name, id: name }
-  return Effect.suspend(() => {
-    const contention = driver.contend({
-      keys: [key],
-      mode: "exclusive",
-      ttl: Duration.seconds(15),
-      fair: false,
-      waiting: false,
-      holder: { session: "bench", metadata: {} }
-    })
-    return Effect.flatMap(
-      contention.attempt({ token: `pair-${tokens++}`, left: Duration.seconds(5) }),
-      (answer) => answer._tag === "Grant" ? driver.release(answer) : Effect.die(answer)
-    )
-  })
-}
-
 export const uncontended: Benchmark = ({ seconds }) =>
-  bench.run(Effect.gen(function*() {
+  run(Effect.gen(function*() {
     const url = (yield* bench.server).url()
     const client = yield* bench.raw(url)
     const driver = yield* bench.driver(url)
     const locking = yield* bench.locking(url)
+    const key = yield* locking.resolveKey("k")
     const times = 100
     const withLock = locking.withLock(Effect.void, "k")
     const rounds = yield* Effect.promise(() =>
       interleave({
         raw: timed(times, () => selects(client, times)),
-        driver: timed(times, () => repeat(driverPair(driver, "k"), times)),
+        driver: timed(times, () => repeat(driverPair(driver, key), times)),
         engine: timed(times, () => repeat(withLock, times))
       }, seconds)
     )
@@ -85,38 +54,34 @@ export const uncontended: Benchmark = ({ seconds }) =>
 const callers = 64
 
 export const joined: Benchmark = ({ seconds }) =>
-  bench.run(Effect.gen(function*() {
+  run(Effect.gen(function*() {
     const url = (yield* bench.server).url()
     const client = yield* bench.raw(url)
-    const sent: bench.Sent = { statements: 0 }
+    const sent: Sent = { count: 0 }
     const driver = yield* bench.driver(url)
     const locking = yield* bench.locking(url, sent)
+    const keys = yield* Effect.forEach(range(callers), (i) => locking.resolveKey(`k${i}`))
     const turns = 10
     const times = callers * turns
-    const all = (pairOf: (key: string) => Effect.Effect<unknown, unknown>) => {
-      const caller = (i: number) => Effect.repeatN(pairOf(`k${i}`), turns - 1)
-      const program = Effect.forEach(bench.range(callers), caller, { concurrency: "unbounded", discard: true })
-      return () => Effect.runPromise(program)
-    }
     let pairs = 0
-    const before = sent.statements
+    const before = sent.count
     const rounds = yield* Effect.promise(() =>
       interleave({
-        raw: timed(times, () => Promise.all(bench.range(callers).map(() => selects(client, turns)))),
-        driver: timed(times, all((key) => driverPair(driver, key))),
-        engine: timed(times, all((key) => locking.withLock(Effect.sync(() => pairs++), key)))
+        raw: timed(times, () => selects(client, times)),
+        driver: timed(times, atOnce(turns, keys.map((key) => driverPair(driver, key)))),
+        engine: timed(times, atOnce(turns, keys.map(({ key }) => locking.withLock(Effect.sync(() => pairs++), key))))
       }, seconds)
     )
     const perSecond = (name: keyof (typeof rounds)[number]) =>
       (1e6 / typical(rounds, name, "wall")).toLocaleString("en-US", { maximumFractionDigits: 0 })
     return [
       {
-        name: `${callers} callers at once, a lock of its own for each: rate, beside two SELECT 1 for each`,
+        name: `${callers} callers at once, a lock of its own for each: rate, beside two SELECT 1 one after the other`,
         value: ratio(rounds, "raw", "engine", "wall"),
         unit: "times",
         target: { atLeast: 8 },
         note: `${perSecond("engine")} locks beside ${perSecond("raw")} pairs of statements per second, all of one ` +
-          `client; ${((sent.statements - before) / pairs).toFixed(3)} statements for a lock and its release`
+          `client; ${((sent.count - before) / pairs).toFixed(3)} statements for a lock and its release`
       },
       {
         name: "the same by the driver alone",
@@ -131,29 +96,10 @@ export const joined: Benchmark = ({ seconds }) =>
 const waiters = 100
 
 export const waiting: Benchmark = ({ seconds }) =>
-  bench.run(Effect.gen(function*() {
+  run(Effect.gen(function*() {
     const url = (yield* bench.server).url()
     const client = yield* bench.raw(url)
     const locking = yield* bench.locking(url)
-    const engine = async (): Promise<Time> => {
-      const { callers, gate } = await Effect.runPromise(Effect.gen(function*() {
-        const gate = yield* Scope.make()
-        yield* Scope.extend(locking.acquire("k"), gate)
-        const callers = yield* Effect.forEach(bench.range(waiters), () =>
-          Effect.forkDaemon(locking.withLock(Effect.void, "k", { waitTimeout: Number.POSITIVE_INFINITY })))
-        // until all of them wait
-        yield* Effect.sleep(20)
-        return { callers, gate }
-      }))
-      return timed(waiters, () =>
-        Effect.runPromise(
-          Effect.zipRight(
-            Scope.close(gate, Exit.void),
-            Effect.forEach(callers, (caller) =>
-              caller.await, { discard: true })
-          )
-        ))()
-    }
     const rounds = yield* Effect.promise(() =>
       interleave({
         raw: timed(waiters, async () => {
@@ -162,7 +108,7 @@ export const waiting: Benchmark = ({ seconds }) =>
             await client.query("select pg_advisory_unlock(1)")
           }
         }),
-        engine
+        engine: queued(locking, waiters)
       }, seconds)
     )
     const total = (name: keyof (typeof rounds)[number]) =>

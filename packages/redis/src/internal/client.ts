@@ -19,6 +19,8 @@ export interface Own {
   readonly on: (event: string, listener: (...args: ReadonlyArray<any>) => void) => unknown
   readonly off: (event: string, listener: (...args: ReadonlyArray<any>) => void) => unknown
   readonly disconnect: () => void
+  /** The socket; a cluster has none. */
+  readonly stream?: { readonly cork: () => void; readonly uncork: () => void } | undefined
 }
 
 /** Shorter than a third of most leases: a link that swallows everything is given up in time to renew on another. */

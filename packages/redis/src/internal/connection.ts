@@ -15,6 +15,9 @@ import { within } from "./within.js"
 /** How long a first connection may take, with several sentinels or nodes to ask. */
 const patience = 5_000
 
+// eslint-disable-next-line no-restricted-globals -- no time passes; no fiber runs so late in a tick
+const afterTick = setImmediate
+
 /** Scripts answer lists of strings, or one. */
 export type Reply = string | ReadonlyArray<string>
 
@@ -49,7 +52,21 @@ export const make = (client: Client, name: string): Effect.Effect<Connection, ne
     // another server may be at the other end next time, with another clock
     own.on("close", () => observed = undefined)
 
+    let isCorked = false
+    /** Commands of one tick leave in one piece. A cluster's nodes have connections of their own. */
+    const cork = () => {
+      const { stream } = own
+      if (isCorked || stream === undefined) return
+      isCorked = true
+      stream.cork()
+      afterTick(() => {
+        isCorked = false
+        stream.uncork()
+      })
+    }
+
     const send = (script: Script, keys: ReadonlyArray<string>, args: ReadonlyArray<string>): Ask<Reply> => (done) => {
+      cork()
       const answered = (reply: unknown) => done(isReply(reply) ? reply : unintelligible(script.name))
       const failed = (error: unknown) => done(driverError(error))
       own.evalsha(script.sha, keys.length, ...keys, ...args).then(answered, (error) => {

@@ -4,18 +4,32 @@ import * as Worker from "@effect-locking/testing/Worker"
 import * as Effect from "effect/Effect"
 import * as Logger from "effect/Logger"
 import * as Queue from "effect/Queue"
-import * as bench from "./bench.js"
+import * as pg from "./pg/bench.js"
+import * as redis from "./redis/bench.js"
+import { range, type Sent } from "./remote.js"
 
 export type Task =
-  & { readonly url: string }
+  & { readonly driver: "pg" | "redis"; readonly url: string }
   & (
-    | { readonly what: "contend"; readonly callers: number; readonly keys: number; readonly seconds: number }
+    | {
+      readonly what: "contend"
+      readonly callers: number
+      readonly keys: number
+      readonly seconds: number
+      /** How long a section takes, in milliseconds. */
+      readonly hold: number
+    }
     | { readonly what: "alternate"; readonly turns: number }
   )
 
 export interface Contended {
   readonly grants: number
-  readonly statements: number
+  /** What was sent to the store. */
+  readonly sent: number
+  /** Callers who never got it. */
+  readonly unserved: number
+  /** In milliseconds. */
+  readonly longestWait: number
 }
 
 /** When a process asked to give the key up, and when the other had it; in microseconds. */
@@ -30,9 +44,9 @@ const task: Task = JSON.parse(process.argv[2]!)
 const hold = 15
 
 const program = Effect.gen(function*() {
-  const sent: bench.Sent = { statements: 0 }
+  const sent: Sent = { count: 0 }
   const inbox = yield* Worker.inbox
-  const locking = yield* bench.locking(task.url, sent)
+  const locking = yield* { pg, redis }[task.driver].locking(task.url, sent)
   const patient = { waitTimeout: Number.POSITIVE_INFINITY }
   yield* locking.withLock(Effect.void, "warm")
   Worker.emit("ready")
@@ -40,15 +54,29 @@ const program = Effect.gen(function*() {
   if (task.what === "contend") {
     const { callers, keys, seconds } = task
     let grants = 0
+    let longestWait = 0
+    const served = new Set<number>()
     const end = performance.now() + seconds * 1000
-    const before = sent.statements
-    const section = Effect.sync(() => grants++)
-    yield* Effect.forEach(bench.range(callers), (caller) =>
+    const before = sent.count
+    const turn = (caller: number, key: number) =>
+      Effect.suspend(() => {
+        const asked = performance.now()
+        const entered = Effect.sync(() => {
+          grants++
+          served.add(caller)
+          longestWait = Math.max(longestWait, performance.now() - asked)
+        })
+        const section = task.hold === 0 ? entered : Effect.zipRight(entered, Effect.sleep(task.hold))
+        return locking.withLock(section, `k${key % keys}`, patient)
+      })
+    yield* Effect.forEach(range(callers), (caller) =>
       Effect.iterate(caller, {
         while: () => performance.now() < end,
-        body: (turn) => Effect.as(locking.withLock(section, `k${turn % keys}`, patient), turn + 7)
+        body: (key) => Effect.as(turn(caller, key), key + 7)
       }), { concurrency: "unbounded", discard: true })
-    Worker.emit({ grants, statements: sent.statements - before } satisfies Contended)
+    Worker.emit(
+      { grants, sent: sent.count - before, unserved: callers - served.size, longestWait } satisfies Contended
+    )
   } else {
     const granted: Array<number> = []
     const released: Array<number> = []

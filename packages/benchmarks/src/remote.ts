@@ -1,0 +1,80 @@
+/**
+ * What the benchmarks of stores behind a network share: what is asked of a driver and of the engine, one after the other
+ * and many at once.
+ */
+import type { LockDriver, LockKey } from "effect-locking"
+import type { Locking } from "effect-locking/Locking"
+import * as Duration from "effect/Duration"
+import * as Effect from "effect/Effect"
+import * as Exit from "effect/Exit"
+import * as Scope from "effect/Scope"
+import { startTimer, type Time } from "./measure.js"
+
+/** What was sent to the store. */
+export interface Sent {
+  count: number
+}
+
+export const run = <A>(program: Effect.Effect<A, unknown, Scope.Scope>): Promise<A> =>
+  Effect.runPromise(Effect.scoped(program))
+
+/** Of so many things each. */
+export const range = (count: number): ReadonlyArray<number> => Array.from({ length: count }, (_, i) => i)
+
+/** So many operations, and the time of each of them. */
+export const timed = (times: number, work: () => Promise<unknown>) => async (): Promise<Time> => {
+  const time = startTimer()
+  await work()
+  const { cpu, wall } = time()
+  return { cpu: cpu / times, wall: wall / times }
+}
+
+let tokens = 0
+
+/** A grant and its release, as the engine asks for them, without the engine. */
+export const driverPair = (driver: LockDriver.LockDriver, key: LockKey.ResolvedKey): Effect.Effect<unknown, unknown> =>
+  Effect.suspend(() => {
+    const contention = driver.contend({
+      keys: [key],
+      mode: "exclusive",
+      ttl: Duration.seconds(15),
+      fair: false,
+      waiting: false,
+      holder: { session: "bench", metadata: {} }
+    })
+    return Effect.flatMap(
+      contention.attempt({ token: `pair-${tokens++}`, left: Duration.seconds(5) }),
+      (answer) => answer._tag === "Grant" ? driver.release(answer) : Effect.die(`${key.key}: ${answer._tag}`)
+    )
+  })
+
+/** Each of them so many times, all at once. */
+export const atOnce = (turns: number, pairs: ReadonlyArray<Effect.Effect<unknown, unknown>>) => {
+  const program = Effect.forEach(pairs, (pair) => Effect.repeatN(pair, turns - 1), {
+    concurrency: "unbounded",
+    discard: true
+  })
+  return () => Effect.runPromise(program)
+}
+
+/** The time of one turn while so many wait for the same key, from the release that they wait for. */
+export const queued = (locking: Locking, waiters: number) => async (): Promise<Time> => {
+  const { callers, gate } = await Effect.runPromise(Effect.gen(function*() {
+    const gate = yield* Scope.make()
+    yield* Scope.extend(locking.acquire("k"), gate)
+    const callers = yield* Effect.forEach(
+      range(waiters),
+      () => Effect.forkDaemon(locking.withLock(Effect.void, "k", { waitTimeout: Number.POSITIVE_INFINITY }))
+    )
+    // until all of them wait
+    yield* Effect.sleep(20)
+    return { callers, gate }
+  }))
+  return timed(waiters, () =>
+    Effect.runPromise(
+      Effect.zipRight(
+        Scope.close(gate, Exit.void),
+        Effect.forEach(callers, (caller) => caller.await, { discard: true })
+      )
+    ))()
+}
