@@ -221,6 +221,30 @@ describe("quorum", () => {
       })
   )
 
+  it_("R3.1 an answer of a lost round that comes late takes nothing from the next round", () =>
+    Effect.gen(function*() {
+      const { driver, proxies, servers } = yield* world()
+      const one = yield* driver
+      // two servers grant at once, one of them heard of late; three are taken, by nobody who has a majority
+      yield* proxies[1]!.delay(300, { direction: "toClient" })
+      const others = (command: string, ...values: ReadonlyArray<string>) =>
+        Effect.forEach([2, 3, 4], (i) => servers[i]!.command(command, record("late"), `hother-${i}`, ...values))
+      yield* others("HSET", `E ${Date.now() + 60_000} 1 1`)
+      const contention = kit.open(one, [kit.key("late")])
+      const token = kit.token()
+      yield* kit.isBusy(contention, token)
+      const attempts = yield* Effect.fork(
+        Effect.repeat(kit.attempt(contention, token), { until: ({ _tag }) => _tag === "Grant" })
+      )
+      yield* others("HDEL")
+      const answer = yield* Fiber.join(attempts)
+      assert(answer._tag === "Grant")
+      // by then all of them have been heard
+      yield* Effect.sleep(500)
+      assert.strictEqual(yield* holdersAt(servers[1]!, "late"), 1)
+      assert.deepStrictEqual(yield* one.renew([answer]), [{ _tag: "Confirmed", contended: false }])
+    }))
+
   it_(
     "H1 contenders with connections that die: one inside at a time, fences rise, everybody is served",
     () =>

@@ -7,11 +7,10 @@ import { type Answer, type Ask, isFailure, worst } from "./ask.js"
 /** Those that have come; `undefined` where one is missing. */
 export type Answers<A> = ReadonlyArray<Answer<A> | undefined>
 
-/** Asks all at once, and decides after each answer; with none open, `decide` has to. What comes after that is late. */
+/** Asks all at once, and decides after each answer; with none open, `decide` has to. What comes after that is not heard. */
 export const poll = <A, B>(
   asks: ReadonlyArray<Ask<A>>,
-  decide: (answers: Answers<A>, open: number) => Answer<B> | undefined,
-  late: (answer: Answer<A>, index: number) => void = () => {}
+  decide: (answers: Answers<A>, open: number) => Answer<B> | undefined
 ): Ask<B> =>
 (done) => {
   const answers = new Array<Answer<A> | undefined>(asks.length).fill(undefined)
@@ -21,7 +20,7 @@ export const poll = <A, B>(
     ask((answer) => {
       answers[i] = answer
       open--
-      if (isDecided) return late(answer, i)
+      if (isDecided) return
       const decision = decide(answers, open)
       if (decision === undefined) return
       isDecided = true

@@ -18,6 +18,7 @@ import { type Client, prefixOf } from "./client.js"
 import { synchronise } from "./connection.js"
 import * as deployment from "./deployment.js"
 import * as driver from "./driver.js"
+import { late } from "./errors.js"
 import { list } from "./list.js"
 import { type Answers, enough, groupBy, poll, unheard, values } from "./majority.js"
 import { probe } from "./single.js"
@@ -69,11 +70,15 @@ export const make = (
         voters.forEach((one, i) => {
           const answer = answers[i]
           const isClear = isFailure(answer) ? answer.executed === "no" : answer?._tag === "Refused"
-          if (!isClear) one.takeBack(request, attempt.token)
+          if (isClear) one.giveUp(attempt.token)
+          else one.takeBack(request, attempt.token)
         })
       let isLost = false
       const count: Ask<Answers<Acquired> | Refused | "split"> = poll(
-        voters.map((one) => one.acquire(request, attempt, proposal)),
+        // those before it may have answered at once, and have decided it
+        voters.map((one): Ask<Acquired> => (done) =>
+          isLost ? done(late) : one.acquire(request, attempt, proposal)(done)
+        ),
         (answers, open) => {
           const granted = values(answers).filter(isGranted)
           if (granted.length >= majority) return answers.slice()
@@ -82,9 +87,6 @@ export const make = (
           takeBack(answers)
           const refused = values(answers).filter(isRefused)
           return refused.length === 0 ? unheard(answers) : heldBy(refused) ?? "split"
-        },
-        (answer, i) => {
-          if (isLost && !isFailure(answer) && isGranted(answer)) voters[i]!.takeBack(request, attempt.token)
         }
       )
       return (done) =>

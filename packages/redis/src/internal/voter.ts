@@ -2,6 +2,9 @@
  * One of the servers of a quorum: when it may vote, and what it still has to give back. An attempt that it has not
  * answered may act until its time is over, even after the release: a mute server reads its connections in any order. So
  * what is not held then is taken back once more.
+ *
+ * The rounds of a vote, and the attempts of a wait, have one token. What is still open of a round that was lost must not
+ * take back what the next one is granted, so it asks whether the token is wanted by then.
  */
 import { DriverError, type Released } from "effect-locking/LockDriver"
 import * as Duration from "effect/Duration"
@@ -25,6 +28,8 @@ export interface Voter {
   readonly acquire: (request: Request, attempt: Attempt, proposal: number) => Ask<Acquired>
   /** Now, or as soon as it is there again while the grant could still be there. */
   readonly takeBack: (request: Request, token: string) => void
+  /** It has not granted this time, but may have before. */
+  readonly giveUp: (token: string) => void
   readonly release: (records: ReadonlyArray<string>, token: string) => Ask<Released>
 }
 
@@ -37,6 +42,14 @@ interface Debt {
   readonly token: string
   /** When it has lapsed anyway. */
   readonly until: number
+  readonly intent: Intent
+}
+
+/** What is meant with a token now. */
+interface Intent {
+  isWanted: boolean
+  /** How many questions, doubts and debts depend on it. */
+  open: number
 }
 
 export const make = (client: Client, settings: Settings): Effect.Effect<Voter, never, Scope.Scope> =>
@@ -45,30 +58,32 @@ export const make = (client: Client, settings: Settings): Effect.Effect<Voter, n
     const store = server.make(link, settings)
     /** Since when it remembers, by our monotonic clock; `undefined` until it has told on this connection. */
     let born: number | undefined = undefined
-    let debts: ReadonlyArray<Debt> = []
+    const debts = new Set<Debt>()
     const scope = yield* Effect.scope
     const run = Runtime.runFork(yield* Effect.runtime<never>())
-    /** Tokens with an attempt that may still act, and whether they are held here for all we know. */
-    const doubtful = new Map<string, { isHeld: boolean; until: number }>()
+    const intents = new Map<string, Intent>()
 
-    const doubt = (request: Request, { token }: Attempt, until: number): void => {
-      const isNew = !doubtful.has(token)
-      doubtful.set(token, { isHeld: false, until })
-      if (isNew) run(Effect.forkIn(settle(request, token), scope))
+    const open = (token: string): Intent => {
+      const intent = intents.get(token) ?? { isWanted: false, open: 0 }
+      intent.open++
+      intents.set(token, intent)
+      return intent
     }
 
-    const settle = (request: Request, token: string): Effect.Effect<void> =>
-      Effect.suspend(() => {
-        const { isHeld, until } = doubtful.get(token)!
-        if (until > link.now()) return Effect.delay(settle(request, token), Math.ceil(until - link.now()))
-        doubtful.delete(token)
-        if (!isHeld) takeBack(request, token)
-        return Effect.void
-      })
+    const close = (token: string, intent: Intent): void => {
+      if (--intent.open === 0) intents.delete(token)
+    }
 
-    const know = (token: string, isHeld: boolean): void => {
-      const found = doubtful.get(token)
-      if (found !== undefined) found.isHeld = isHeld
+    /** An attempt may still act until then. */
+    const doubt = (request: Request, token: string, until: number): Effect.Effect<void> => {
+      const intent = open(token)
+      return Effect.delay(
+        Effect.sync(() => {
+          if (!intent.isWanted) takeBack(request, token)
+          close(token, intent)
+        }),
+        Math.max(0, Math.ceil(until - link.now()))
+      )
     }
 
     const learnAge: Ask<true> = map(infoOf(link.own), (text) => {
@@ -79,52 +94,58 @@ export const make = (client: Client, settings: Settings): Effect.Effect<Voter, n
       return true
     })
 
-    /** On their way to the server, or not even that. What was given up meanwhile must not stay granted. */
-    const underWay = new Set<{ readonly token: string; isOver: boolean }>()
-
     const acquire: Voter["acquire"] = (request, attempt, proposal) => (done) => {
+      const { token } = attempt
       const until = link.now() + attempt.left
-      const call = { token: attempt.token, isOver: false }
-      underWay.add(call)
+      const intent = open(token)
+      intent.isWanted = true
       const answered = (answer: Answer<Acquired>): void => {
-        underWay.delete(call)
+        // what was given up meanwhile must not stay granted
         if (!isFailure(answer)) {
-          know(call.token, answer._tag === "Granted")
-          if (call.isOver && answer._tag === "Granted") takeBack(request, call.token)
-        } else if (answer.executed === "unknown") doubt(request, attempt, until)
+          if (!intent.isWanted && answer._tag === "Granted") takeBack(request, token)
+        } else if (answer.executed === "unknown") run(Effect.forkIn(doubt(request, token, until), scope))
+        close(token, intent)
         done(answer)
       }
       const vote = (): void => {
         const missing = born! + settings.longestTtl - link.now()
         if (missing > 0) return answered(tooYoung(missing))
-        if (call.isOver) return answered(late)
+        if (!intent.isWanted) return answered(late)
         store.acquireAs(request, { ...attempt, left: until - link.now() }, proposal)(answered)
       }
       if (born !== undefined) return vote()
       learnAge((answer) => isFailure(answer) ? answered(nothingDone(answer)) : vote())
     }
 
-    const giveUp = (token: string): void => {
-      know(token, false)
-      for (const call of underWay) if (call.token === token) call.isOver = true
+    const giveUp: Voter["giveUp"] = (token) => {
+      const intent = intents.get(token)
+      if (intent === undefined) return
+      intent.isWanted = false
+      payDebts()
     }
 
     const pay = (debt: Debt): void =>
       store.takeBack(debt.request.records, debt.token)((answer) => {
-        if (isFailure(answer)) debts = [...debts, debt]
+        if (isFailure(answer)) debts.add(debt)
+        else close(debt.token, debt.intent)
       })
+
+    const payDebts = (): void => {
+      for (const debt of debts) {
+        if (debt.intent.isWanted && debt.until > link.now()) continue
+        debts.delete(debt)
+        if (debt.until > link.now()) pay(debt)
+        else close(debt.token, debt.intent)
+      }
+    }
 
     const takeBack: Voter["takeBack"] = (request, token) => {
       giveUp(token)
-      pay({ request, token, until: link.now() + request.ttl })
+      pay({ request, token, until: link.now() + request.ttl, intent: open(token) })
     }
 
     link.own.on("close", () => born = undefined)
-    link.own.on("ready", () => {
-      const due = debts.filter(({ until }) => until > link.now())
-      debts = []
-      for (const debt of due) pay(debt)
-    })
+    link.own.on("ready", payDebts)
 
     return {
       connection: link,
@@ -132,6 +153,7 @@ export const make = (client: Client, settings: Settings): Effect.Effect<Voter, n
       channels: yield* channels.make(client, "effect-locking-wakeups"),
       acquire,
       takeBack,
+      giveUp,
       release: (records, token) => {
         giveUp(token)
         return store.release(records, token)
