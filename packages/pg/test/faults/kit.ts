@@ -9,13 +9,10 @@ import { Cause, Context, Deferred, Effect, Exit, Fiber, Layer, Predicate, Redact
 import type { Fence } from "effect-locking/Fence"
 import { Locking } from "effect-locking/Locking"
 import type { LockingOptions } from "effect-locking/LockOptions"
-import { build } from "esbuild"
-import * as fs from "node:fs"
-import * as os from "node:os"
-import * as path from "node:path"
 import * as PgFence from "../../src/PgFence.js"
 import type { Connection, DriverOptions } from "../../src/PgLocking.js"
 import * as PgLocking from "../../src/PgLocking.js"
+import { bundle } from "../bundle.js"
 import type * as Agent from "./fixtures/agent.js"
 
 // ---------------------------------------------------------------------------------------------------------------------
@@ -141,23 +138,7 @@ export const listeners: Who = ({ said }) => said.includes("listen ")
 
 export type Told = Agent.Told
 
-/** One file starts in a tenth of the time that a loader of TypeScript and a thousand modules take. */
-const program = Effect.runSync(Effect.cached(Effect.promise(async () => {
-  const outfile = path.join(await fs.promises.mkdtemp(path.join(os.tmpdir(), "effect-locking-agent-")), "agent.cjs")
-  const entry = new URL("./fixtures/agent.ts", import.meta.url).pathname
-  process.once("exit", () => fs.rmSync(path.dirname(outfile), { recursive: true, force: true }))
-  await build({
-    entryPoints: [entry],
-    outfile,
-    bundle: true,
-    platform: "node",
-    target: "node20",
-    format: "cjs",
-    external: ["pg-native", "tsx"],
-    logLevel: "error"
-  })
-  return outfile
-})))
+const program = bundle(new URL("./fixtures/agent.ts", import.meta.url))
 
 /** A process that does what it is told: see `fixtures/agent.ts`. */
 export const agent = (setup: Agent.Setup, options: Worker.Options = {}) =>
