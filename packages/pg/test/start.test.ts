@@ -1,9 +1,11 @@
 import * as PgBouncer from "@effect-locking/testing/PgBouncer"
+import { PgClient } from "@effect/sql-pg"
 import { assert, describe, layer } from "@effect/vitest"
-import { Effect } from "effect"
+import { Effect, Fiber, Layer } from "effect"
 import type { LockingOptions } from "effect-locking/LockOptions"
+import { createSequenceOnce } from "../src/internal/sql.js"
 import type { DriverOptions } from "../src/PgLocking.js"
-import { database, layerServer, node, Server } from "./server.js"
+import { database, layerServer, node, Server, sql } from "./server.js"
 
 type Options = LockingOptions & { readonly driver?: DriverOptions }
 
@@ -27,6 +29,32 @@ layer(layerServer(18), { excludeTestServices: true, timeout: 60_000 })("start", 
         assert.isTrue(second >= first + 8n)
         const [row] = yield* query("select increment_by::int as by, cache_size::int as cache from pg_sequences")
         assert.deepStrictEqual(row, { by: 8, cache: 1 })
+      }))
+
+    it.scoped("R3.1 several first starts at once: one makes the sequence, the others wait for it", () =>
+      Effect.gen(function*() {
+        const { query, url } = yield* database
+        const program = yield* Layer.build(sql(url()))
+        const all = yield* Effect.provide(
+          Effect.flatMap(PgClient.PgClient, (client) =>
+            client.withTransaction(Effect.gen(function*() {
+              // as one of them does it, who has not committed yet
+              yield* client.unsafe(createSequenceOnce(sequence, "8"))
+              const others = yield* Effect.fork(
+                Effect.forEach([1, 2, 3, 4], () => starts(url(), { driver: { restartQuarantine: false } }), {
+                  concurrency: "unbounded"
+                })
+              )
+              yield* query("select 1 from pg_locks where not granted").pipe(
+                Effect.repeat({ until: ({ length }) => length === 4 })
+              )
+              return others
+            }))),
+          program
+        )
+        const fences = yield* Fiber.join(all)
+        assert.strictEqual(new Set(fences).size, 4)
+        assert.lengthOf(yield* query("select 1 from pg_sequences"), 1)
       }))
 
     it.scoped("R3.1 a role that may not create it: DriverInvalid, with the SQL that a DBA has to run", () =>

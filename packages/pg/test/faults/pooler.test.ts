@@ -1,19 +1,40 @@
 /** pgbouncer between the driver and the server. */
 import * as PgBouncer from "@effect-locking/testing/PgBouncer"
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Fiber } from "effect"
-import { agent, clock, held, keysHeld, node, nothingHeld, serve, slack, somebodyWaits } from "./kit.js"
+import { Array, Effect, Fiber } from "effect"
+import { agent, clock, held, keysHeld, node, nothingHeld, serve, slack, somebodyWaits, until } from "./kit.js"
 
 const patient = { waitTimeout: "25 seconds" } as const
 
 describe("behind a pooler", () => {
-  for (const [pooling, poolSize] of [["transaction", 3], ["transaction", 1], ["statement", 3]] as const) {
+  for (
+    const [pooling, poolSize, order] of [
+      ["transaction", 3, "the last one first"],
+      ["transaction", 1, "the last one first"],
+      ["statement", 3, "the last one first"],
+      // what is set meets another session than the next question, which finds out and ends its own
+      ["transaction", 3, "in turn"]
+    ] as const
+  ) {
     it.scopedLive(
-      `B05 R10.4 ${pooling} mode, ${poolSize} sessions: refused with the remedy, and nothing of ours stays on them`,
+      `B05 R10.4 ${pooling} mode, ${poolSize} sessions, ${order}: refused with the remedy, and nothing of ours stays on them`,
       () =>
         Effect.gen(function*() {
           const server = yield* serve()
-          const pooler = yield* PgBouncer.make(server, { pooling, poolSize })
+          const pooler = yield* PgBouncer.make(server, {
+            pooling,
+            poolSize,
+            settings: { server_round_robin: order === "in turn" ? "1" : "0" }
+          })
+          const ask = (text: string) => server.query(text, [], { port: pooler.port })
+          const sessions = server.query<{ readonly pid: number }>(
+            "select pid from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()"
+          )
+          // the program is at work already
+          const work = Effect.forEach(Array.makeBy(poolSize, () => "select pg_sleep(0.1)"), ask, {
+            concurrency: "unbounded"
+          })
+          yield* until("all sessions are open", Effect.zipWith(work, sessions, (_, { length }) => length === poolSize))
           for (let i = 0; i < 3; i++) {
             const error = yield* Effect.flip(node(pooler.url()))
             assert(error._tag === "DriverInvalid", error._tag)
@@ -22,14 +43,13 @@ describe("behind a pooler", () => {
           }
           assert.deepStrictEqual(yield* held(server), [])
           // the program's own statements go through the same sessions
-          for (let i = 0; i < 3; i++) {
-            const [row] = yield* server.query(
+          for (let i = 0; i < 2 * poolSize; i++) {
+            const [row] = yield* ask(
               `select current_setting('synchronous_commit') as sync, current_setting('statement_timeout') as statement,
-            current_setting('idle_session_timeout') as idle, current_setting('application_name') as name`,
-              [],
-              { port: pooler.port }
+            current_setting('idle_session_timeout') as idle, current_setting('application_name') as name,
+            coalesce(current_setting('effect_locking.session', true), '') as session`
             )
-            assert.include(row, { sync: "on", statement: "0", idle: "0" })
+            assert.include(row, { sync: "on", statement: "0", idle: "0", session: "" })
             assert.notInclude(row!["name"], "effect-locking")
           }
         }),
