@@ -5,7 +5,7 @@
 import type * as RedisServer from "@effect-locking/testing/RedisServer"
 import * as TcpProxy from "@effect-locking/testing/TcpProxy"
 import { assert, describe, it } from "@effect/vitest"
-import { Deferred, Duration, Effect, Exit, Fiber, Option, type Scope } from "effect"
+import { Deferred, Duration, Effect, Exit, Fiber, Option, type Scope, Stream } from "effect"
 import type { Locking } from "effect-locking/Locking"
 import type { LockingOptions } from "effect-locking/LockOptions"
 import { recordOf } from "../src/internal/records.js"
@@ -333,6 +333,35 @@ describe("servers that are lost", () => {
       yield* near.withLock(Effect.void, "refused")
     }))
 
+  it_(
+    "R7.2 a lock that the server evicts is lost, its holder hears of it, and the next one has a higher fence",
+    () =>
+      Effect.gen(function*() {
+        const { far, near, server } = yield* world({ ttl: "6 seconds" })
+        const begun = yield* Deferred.make<bigint>()
+        const holder = yield* Effect.fork(
+          near.useLock("evicted", (lease) => Effect.zipRight(Deferred.succeed(begun, lease.fence), Effect.never))
+        )
+        const before = yield* Deferred.await(begun)
+        const memory: string = yield* server.command("INFO", "memory")
+        const used = Number(/^used_memory:(\d+)/m.exec(memory)?.[1])
+        const settings = { "maxmemory-policy": "volatile-lru", maxmemory: String(used + 2_000_000) }
+        for (const [name, value] of Object.entries(settings)) yield* server.command("CONFIG", "SET", name, value)
+        // a cache beside the locks, until one of them has to go
+        const fill = "for i=1,200 do redis.call('SET',KEYS[1]..i,string.rep('x',1000)) end"
+        let filled = 0
+        yield* kit.eventually(Effect.zipRight(
+          Effect.ignore(Effect.suspend(() => server.command("EVAL", fill, 1, `cache/${filled++}/`))),
+          Effect.map(server.command("EXISTS", record("evicted")), (exists) => exists === 0)
+        ))
+        const exit = yield* Fiber.await(holder)
+        assert.strictEqual(codeOf(exit), "LEASE_LOST")
+        yield* server.command("CONFIG", "SET", "maxmemory", "0")
+        const after = yield* far.useLock("evicted", (lease) => Effect.succeed(lease.fence))
+        assert.isTrue(after > before)
+      })
+  )
+
   it_("B28 waiters of a server that refuses do not hammer it", () =>
     Effect.gen(function*() {
       const { far, near, server } = yield* world()
@@ -360,6 +389,52 @@ describe("servers that are lost", () => {
 })
 
 describe("leases", () => {
+  it_("B76 what has lapsed is swept, and nothing else, however many sweep", () =>
+    Effect.gen(function*() {
+      const { far, near, server } = yield* world({ ttl: "2 seconds" })
+      const shared = { mode: "shared" } as const
+      // readers that renew, and some that have died
+      const readers = yield* Effect.forEach([far, near, far, near], (locking) =>
+        Effect.fork(locking.withLock(Effect.sleep("5 seconds"), "swept", shared)))
+      const dead = yield* kit.driver(server.url())
+      const corpses = kit.open(dead, [kit.key("swept")], { mode: "shared", ttl: "1 second" })
+      for (let i = 0; i < 10; i++) {
+        yield* kit.take(corpses, kit.token())
+      }
+      const sweepers = yield* Effect.fork(Effect.forever(Effect.delay(
+        Effect.forEach([far, near], (locking) =>
+          locking.withLock(Effect.void, "swept", { ...shared, ttl: 200 })),
+        50
+      )))
+      // grants of the sweepers come and go
+      yield* kit.eventually(Effect.map(holders(server, "swept"), (found) => found.length <= 6))
+      yield* Effect.forEach(readers, (reader) => Fiber.join(reader))
+      yield* Fiber.interrupt(sweepers)
+      yield* kit.eventually(isFree(server, "swept"))
+      assert.strictEqual(yield* server.command("HEXISTS", record("swept"), "f"), 1)
+    }))
+
+  it_("B68 R10.2 renewals without an answer are told, once, and so is the recovery", () =>
+    Effect.gen(function*() {
+      const { far, proxy } = yield* world({ ttl: "6 seconds", attemptTimeout: 300 })
+      const seen: Array<string> = []
+      yield* Effect.forkScoped(
+        Stream.runForEach(yield* far.events, ({ _tag }) => Effect.sync(() => void seen.push(_tag)))
+      )
+      const count = (tag: string) => seen.filter((one) => one === tag).length
+      yield* far.withLock(
+        Effect.gen(function*() {
+          yield* proxy.pause({ who: scripts })
+          yield* kit.eventually(Effect.sync(() => count("RenewalFailed") > 0))
+          yield* Effect.sleep(500)
+          yield* proxy.heal
+          yield* kit.eventually(Effect.sync(() => count("Recovered") > 0))
+        }),
+        "told"
+      )
+      assert.deepStrictEqual([count("RenewalFailed"), count("Recovered"), count("Lost")], [1, 1, 0])
+    }))
+
   it_(
     "B33 a release and a renewal that is on the wire: nothing is renewed afterwards, nothing is lost",
     () =>

@@ -34,7 +34,7 @@ const name = fc.record({
 })
 
 describe("records", () => {
-  it("R4.5 are named as they have been from the first release on", () => {
+  it("R4.5 B70 are named as they have been from the first release on", () => {
     for (const vector of vectors) {
       const { prefix = "", record } = vector
       assert.strictEqual(records.recordOf(prefix, resolved(vector)), record)
