@@ -401,9 +401,11 @@ describe("leases", () => {
       for (let i = 0; i < 10; i++) {
         yield* kit.take(corpses, kit.token())
       }
+      // each grant sweeps; processes of their own, as others would join what their process holds
+      const others = [yield* kit.node(server.url(), { ttl: 200 }), yield* kit.node(server.url(), { ttl: "1 minute" })]
       const sweepers = yield* Effect.fork(Effect.forever(Effect.delay(
-        Effect.forEach([far, near], (locking) =>
-          locking.withLock(Effect.void, "swept", { ...shared, ttl: 200 })),
+        Effect.forEach(others, (locking) =>
+          locking.withLock(Effect.void, "swept", shared)),
         50
       )))
       // grants of the sweepers come and go
