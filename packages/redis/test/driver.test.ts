@@ -487,7 +487,8 @@ describe("a server that is not there", () => {
       const made = yield* driver({ client: yield* kit.client(server.url()) })
       const error = yield* Effect.flip(made.ready)
       assert.strictEqual(error.executed, "no")
-      assert.include(String(error.cause), "ECONNREFUSED")
+      // a server that is being killed resets what it has not refused yet
+      assert.match(String(error.cause), /ECONN(REFUSED|RESET)/)
       const refused = yield* Effect.flip(kit.attempt(kit.open(made, [kit.key("down")]), "token"))
       assert.strictEqual(refused.executed, "no")
       yield* server.start

@@ -27,7 +27,9 @@ export const counting = (url: string, sent: Sent) =>
 export const driver = (url: string) => PgLocking.driver({ connection: url })
 
 export const locking = (url: string, sent: Sent = { count: 0 }) =>
-  Effect.flatMap(PgLocking.driver({ connection: counting(url, sent) }), (driver) => Locking.make(driver))
+  Effect.flatMap(PgLocking.driver({ connection: counting(url, sent) }), (driver) =>
+    // a client by itself makes no spans
+    Locking.make(driver, { tracing: "off" }))
 
 /** The client that programs use without the library. */
 export const raw = (url: string): Effect.Effect<Pg.Client, unknown, Scope.Scope> =>

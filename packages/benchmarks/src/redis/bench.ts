@@ -26,7 +26,9 @@ export const raw = (url: string): Effect.Effect<Redis, unknown, Scope.Scope> =>
 export const driver = (url: string) => Effect.flatMap(raw(url), (client) => RedisLocking.driver({ client }))
 
 /** What is sent is counted by the server: see `commands`. */
-export const locking = (url: string, _sent?: Sent) => Effect.flatMap(driver(url), (driver) => Locking.make(driver))
+export const locking = (url: string, _sent?: Sent) =>
+  // a client by itself makes no spans
+  Effect.flatMap(driver(url), (driver) => Locking.make(driver, { tracing: "off" }))
 
 /** What programs have sent to the server: what scripts call is not among it. */
 export const commands = (client: Redis): Effect.Effect<number> =>

@@ -5,19 +5,10 @@
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as LockError from "../LockError.js"
-import { type Joiner, type Restore, sleep } from "./calls.js"
+import { Joiner, type Restore, sleep } from "./calls.js"
 import * as claims from "./claims.js"
 import { contend } from "./contender.js"
-import {
-  type Activity,
-  begin,
-  type Core,
-  finish,
-  type Hold,
-  type KeyRecord,
-  type Request,
-  type Waiter
-} from "./core.js"
+import { Activity, begin, type Core, finish, type Hold, type KeyRecord, type Request, type Waiter } from "./core.js"
 import * as holds from "./hold.js"
 import { sometimes } from "./probes.js"
 import { compareIds } from "./pure/keyEncoding.js"
@@ -179,8 +170,8 @@ const desert = (core: Core, waiter: Waiter): Effect.Effect<unknown> =>
 const askToJoin = (core: Core, record: KeyRecord, request: Request, restore: Restore): Effect.Effect<Hold, Failure> => {
   const shared = record.grants.find((held) => held.mode === "shared" && held.grant.keys.length === 1)
   if (shared === undefined) return rejoin(core, record, request, restore)
-  const joiner: Joiner = { resume: undefined }
-  const activity: Activity = { kind: "acquire", end: () => joiner.resume?.(), abort: () => {}, place: undefined }
+  const joiner = new Joiner()
+  const activity = new Activity("acquire", () => joiner.resume?.())
   begin(core, activity)
   // the answer is everybody's: it goes into the books even when this caller has left
   let isAnswered = false

@@ -18,8 +18,8 @@ export type Restore = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect
 export const noRestore: Restore = (effect) => effect
 
 /** Where a wait can be ended from outside. */
-export interface Joiner {
-  resume: (() => void) | undefined
+export class Joiner {
+  resume: (() => void) | undefined = undefined
 }
 
 const never = (): boolean => false
@@ -136,7 +136,7 @@ export const ask = <A, E>(
   effect: () => Effect.Effect<A, E>,
   until: number,
   restore: Restore,
-  joiner: Joiner = { resume: undefined },
+  joiner = new Joiner(),
   isOver = never,
   interrupted = nothing
 ): Effect.Effect<Exit.Exit<A, E> | undefined> =>

@@ -8,7 +8,7 @@ import * as Exit from "effect/Exit"
 import { type Busy, type Contention, DriverError, type Full, type Grant } from "../LockDriver.js"
 import * as LockError from "../LockError.js"
 import * as calls from "./calls.js"
-import { type Activity, begin, type Core, finish, type Hold, type KeyRecord, nextToken, type Request } from "./core.js"
+import { Activity, begin, type Core, finish, type Hold, type KeyRecord, nextToken, type Request } from "./core.js"
 import { abandon, background } from "./giveback.js"
 import { adopt } from "./grant.js"
 import * as holds from "./hold.js"
@@ -43,30 +43,36 @@ type Failure =
 
 type Contending = Effect.Effect<Hold, Failure>
 
-interface Contest {
-  readonly core: Core
-  readonly request: Request
-  readonly records: ReadonlyArray<KeyRecord>
-  readonly restore: calls.Restore
+class Contest {
   /** Made when there is something to end: a call that crosses the network, or a sleep. */
-  activity: Activity | undefined
+  activity: Activity | undefined = undefined
   /** Ends the call that is joined, and the sleep; a wake-up ends the sleep alone. */
-  readonly asking: calls.Joiner
-  readonly sleeping: calls.Joiner
-  contention: Contention | undefined
+  readonly asking = new calls.Joiner()
+  readonly sleeping = new calls.Joiner()
+  contention: Contention | undefined = undefined
   token: string
   /** Its first attempt over the network has no answer yet. */
   attempting: boolean
   /** `arm` was called, so the store may know of us. */
-  interested: boolean
-  armed: boolean
-  woken: boolean
+  interested = false
+  armed = false
+  woken = false
   /** An attempt got no answer, and no later one can have told what became of it. */
-  unanswered: boolean
+  unanswered = false
   /** Tries in a row that no wake-up led to, or that got no answer. */
-  idle: number
+  idle = 0
   /** Until when the attempt on its way, or one that was given up, may still act. */
-  mayActUntil: number
+  mayActUntil = -Infinity
+
+  constructor(
+    readonly core: Core,
+    readonly request: Request,
+    readonly records: ReadonlyArray<KeyRecord>,
+    readonly restore: calls.Restore
+  ) {
+    this.token = nextToken(core)
+    this.attempting = core.driver.capabilities.remote
+  }
 }
 
 /** Ends with a hold of the grant, which then owns the records; after every other exit nothing of the contest is left behind. */
@@ -77,27 +83,9 @@ export const contend = (
   restore: calls.Restore
 ): Contending =>
   Effect.suspend(() => {
-    const { remote } = core.driver.capabilities
-    const contest: Contest = {
-      core,
-      request,
-      records: owned,
-      restore,
-      activity: undefined,
-      asking: { resume: undefined },
-      sleeping: { resume: undefined },
-      contention: undefined,
-      token: nextToken(core),
-      attempting: remote,
-      interested: false,
-      armed: false,
-      woken: false,
-      unanswered: false,
-      idle: 0,
-      mayActUntil: -Infinity
-    }
+    const contest = new Contest(core, request, owned, restore)
     // what stays in the process has its answer before anybody could close the layer
-    if (remote) {
+    if (contest.attempting) {
       core.attempting++
       enlist(contest)
     }
@@ -112,7 +100,7 @@ const enlist = (contest: Contest): void => {
     contest.asking.resume?.()
     contest.sleeping.resume?.()
   }
-  contest.activity = { kind: "acquire", end, abort: () => {}, place: undefined }
+  contest.activity = new Activity("acquire", end)
   begin(contest.core, contest.activity)
 }
 

@@ -51,12 +51,15 @@ export interface Core {
 }
 
 /** Something in progress beside the holds, which the close of the layer ends and waits for. */
-export interface Activity {
-  readonly kind: "acquire" | "section" | "background"
-  readonly end: () => void
-  /** Out of time: nobody waits for it any more. */
-  readonly abort: () => void
-  place: Member<Activity> | undefined
+export class Activity {
+  place: Member<Activity> | undefined = undefined
+
+  constructor(
+    readonly kind: "acquire" | "section" | "background",
+    readonly end: () => void,
+    /** Out of time: nobody waits for it any more. */
+    readonly abort: () => void = () => {}
+  ) {}
 }
 
 /**
@@ -109,14 +112,16 @@ export class KeyRecord {
  */
 export type Signal = "turn" | "ask" | Hold | "timeout" | "closed"
 
-export interface Waiter {
-  readonly request: Request
-  readonly record: KeyRecord
+export class Waiter {
   readonly activity: Activity
-  place: Member<Waiter> | undefined
-  deadline: Deadline | undefined
-  signal: Signal | undefined
-  resume: (() => void) | undefined
+  place: Member<Waiter> | undefined = undefined
+  deadline: Deadline | undefined = undefined
+  signal: Signal | undefined = undefined
+  resume: (() => void) | undefined = undefined
+
+  constructor(readonly request: Request, readonly record: KeyRecord, onClose: (waiter: Waiter) => void) {
+    this.activity = new Activity("acquire", () => onClose(this))
+  }
 }
 
 /** A renewal on its way to the store, until its answer is in the books. */

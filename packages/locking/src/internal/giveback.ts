@@ -6,14 +6,14 @@ import * as Exit from "effect/Exit"
 import type { Claim } from "../LockDriver.js"
 import * as calls from "./calls.js"
 import { interruptNow } from "./compat.js"
-import { type Activity, begin, type Core, finish } from "./core.js"
+import { Activity, begin, type Core, finish } from "./core.js"
 import { sometimes } from "./probes.js"
 import { log } from "./report.js"
 
 /** Work of the layer's own that its close waits for, as long as it may. */
 export const background = (core: Core, effect: Effect.Effect<unknown>): void => {
   const fiber = core.fork(effect)
-  const activity: Activity = { kind: "background", end: () => {}, abort: () => interruptNow(fiber), place: undefined }
+  const activity = new Activity("background", () => {}, () => interruptNow(fiber))
   begin(core, activity)
   fiber.addObserver(() => finish(core, activity))
 }

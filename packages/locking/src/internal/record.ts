@@ -11,7 +11,7 @@ import {
   KeyRecord,
   type Request,
   type Signal,
-  type Waiter
+  Waiter
 } from "./core.js"
 import * as holds from "./hold.js"
 import { sometimes } from "./probes.js"
@@ -92,15 +92,7 @@ export const joinIfAllowed = (core: Core, record: KeyRecord, request: Request): 
 
 /** Queues a request, at the head if it was there already. */
 export const queue = (core: Core, record: KeyRecord, request: Request, atHead: boolean): Waiter => {
-  const waiter: Waiter = {
-    request,
-    record,
-    activity: { kind: "acquire", end: () => signal(core, waiter, "closed"), abort: () => {}, place: undefined },
-    place: undefined,
-    deadline: undefined,
-    signal: undefined,
-    resume: undefined
-  }
+  const waiter = new Waiter(request, record, (waiter) => signal(core, waiter, "closed"))
   begin(core, waiter.activity)
   waiter.place = atHead ? record.queue.pushFirst(waiter) : record.queue.push(waiter)
   waiter.deadline = core.timer.add(request.deadline, () => {

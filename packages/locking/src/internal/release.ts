@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type { Released } from "../LockDriver.js"
 import * as calls from "./calls.js"
-import { type Activity, begin, type Core, finish, type HeldGrant, type Hold, noteIdle } from "./core.js"
+import { Activity, begin, type Core, finish, type HeldGrant, type Hold, noteIdle } from "./core.js"
 import { abandon } from "./giveback.js"
 import * as holds from "./hold.js"
 import { detach, lose } from "./loss.js"
@@ -38,13 +38,8 @@ export const end = (hold: Hold): Effect.Effect<boolean> =>
 
 const giveBack = <A>(core: Core, held: HeldGrant, answer: A, now: number): Effect.Effect<A> => {
   const lapsesAt = held.trust._tag === "Held" ? held.trust.until + trust.margin(held.ttl) : now
-  const joiner: calls.Joiner = { resume: undefined }
-  const activity: Activity = {
-    kind: "background",
-    end: () => {},
-    abort: () => joiner.resume?.(),
-    place: undefined
-  }
+  const joiner = new calls.Joiner()
+  const activity = new Activity("background", () => {}, () => joiner.resume?.())
   begin(core, activity)
   held.trust = trust.released
   detach(core, held)

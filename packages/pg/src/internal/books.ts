@@ -4,16 +4,25 @@
  */
 import type { LockMode, LockRequest } from "effect-locking/LockDriver"
 import type { LockIds, Pair } from "./pure/lockId.js"
-import type { Row } from "./queue.js"
+import { Row } from "./queue.js"
 import { Action } from "./sql.js"
 
-export interface Owned {
-  readonly token: string
-  readonly request: LockRequest
-  readonly ids: ReadonlyArray<LockIds>
-  readonly fences: ReadonlyArray<bigint>
-  /** Wall-clock milliseconds of this process. */
-  readonly since: number
+export class Owned {
+  constructor(
+    readonly token: string,
+    readonly request: LockRequest,
+    readonly ids: ReadonlyArray<LockIds>,
+    readonly fences: ReadonlyArray<bigint>,
+    /** Wall-clock milliseconds of this process. */
+    readonly since: number
+  ) {}
+}
+
+/** How a lock is held, and by how many here. */
+class Held {
+  owners = 1
+
+  constructor(readonly mode: LockMode) {}
 }
 
 /** Somebody here waits for a key. */
@@ -38,30 +47,29 @@ export const hasWriter = ({ waiters }: Interest): boolean => {
 
 export class Books {
   readonly owned = new Map<string, Owned>()
-  /** By lock: how it is held, and by which tokens. Readers share one lock at the server. */
-  readonly locks = new Map<string, { readonly mode: LockMode; readonly tokens: Set<string> }>()
+  /** By lock. Readers share one at the server. */
+  readonly locks = new Map<string, Held>()
   readonly interests = new Map<string, Interest>()
 
   own(owned: Owned): void {
     this.owned.set(owned.token, owned)
     for (const ids of owned.ids) {
       const lock = this.locks.get(ids.lock)
-      if (lock === undefined) {
-        this.locks.set(ids.lock, { mode: owned.request.mode, tokens: new Set([owned.token]) })
-      } else lock.tokens.add(owned.token)
+      if (lock === undefined) this.locks.set(ids.lock, new Held(owned.request.mode))
+      else lock.owners++
     }
   }
 
   /** What has to be unlocked at the server. */
   disown(owned: Owned): ReadonlyArray<Row> {
-    this.owned.delete(owned.token)
+    if (!this.owned.delete(owned.token)) return []
     const action = owned.request.mode === "shared" ? Action.unlockShared : Action.unlock
     const rows: Array<Row> = []
     for (const ids of owned.ids) {
       const lock = this.locks.get(ids.lock)
-      if (lock === undefined || !lock.tokens.delete(owned.token) || lock.tokens.size > 0) continue
+      if (lock === undefined || --lock.owners > 0) continue
       this.locks.delete(ids.lock)
-      rows.push({ action, ids })
+      rows.push(new Row(action, ids))
     }
     return rows
   }

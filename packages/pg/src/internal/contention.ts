@@ -14,11 +14,11 @@ import {
 } from "effect-locking/LockDriver"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import { hasWriter, type Interest, type Owned } from "./books.js"
+import { hasWriter, type Interest, Owned } from "./books.js"
 import * as fences from "./fences.js"
 import type { Listener } from "./listener.js"
 import { type LockIds, lockIds } from "./pure/lockId.js"
-import { array, ask, type Job, type Row } from "./queue.js"
+import { array, ask, type Job, Row, RowsJob } from "./queue.js"
 import type { Session } from "./session.js"
 import * as sql from "./sql.js"
 
@@ -141,27 +141,26 @@ class PgContention implements Contention {
     const ids = this.ids[0]!
     let again: Owned | undefined
     let intent: Interest | undefined
-    return {
-      _tag: "Rows",
-      locks: this.locks,
-      rows: () => {
+    return new RowsJob(
+      this.locks,
+      () => {
         if (settled()) return []
         again = books.owned.get(token)
-        if (again !== undefined) return [{ action: Action.beat, ids }]
+        if (again !== undefined) return [new Row(Action.beat, ids)]
         const action = this.request.mode === "exclusive"
           ? Action.lock
           : books.shares(ids)
           ? Action.joinShared
           : Action.lockShared
         intent = this.missingIntent(ids)
-        return intent === undefined ? [{ action, ids }] : [{ action, ids }, { action: Action.intent, ids }]
+        return intent === undefined ? [new Row(action, ids)] : [new Row(action, ids), new Row(Action.intent, ids)]
       },
-      settle: ([code, hasIntent]) => {
+      ([code, hasIntent]) => {
         if (intent !== undefined && hasIntent === BigInt(Code.done)) intent.hasIntent = true
         answer(again === undefined ? this.won(token, [code!]) : this.grantOf(again))
       },
       fail
-    }
+    )
   }
 
   /** Several keys in one statement, all or none. */
@@ -216,7 +215,7 @@ class PgContention implements Contention {
   private won(token: string, codes: ReadonlyArray<bigint>): Answer {
     if (codes.length < this.ids.length || !codes.every((code) => code > 0n)) return busy
     const { environment: { session, wallNow }, ids, request } = this
-    const owned: Owned = { token, request, ids, fences: codes, since: wallNow() }
+    const owned = new Owned(token, request, ids, codes, wallNow())
     session.books.own(owned)
     for (const fence of codes) session.saw(fence)
     return this.grantOf(owned)

@@ -24,7 +24,7 @@ import * as fences from "./fences.js"
 import { uniqueName } from "./identity.js"
 import * as listeners from "./listener.js"
 import { lockId, lockIds } from "./pure/lockId.js"
-import { askIfOpen, nobody, type Row } from "./queue.js"
+import { askIfOpen, nobody, type Row, RowsJob } from "./queue.js"
 import * as sessions from "./session.js"
 import * as sql from "./sql.js"
 
@@ -107,11 +107,10 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
     const release = ({ keys, token }: Pick<Claim, "keys" | "token">): Effect.Effect<Released, DriverError> =>
       askIfOpen<Released>(session.queue, "gone", (answer, fail) => {
         let rows: ReadonlyArray<Row> = []
-        return {
-          _tag: "Rows",
+        return new RowsJob(
           // an attempt of this token that is on its way has its answer first
-          locks: keys.map(lockId),
-          rows: () => {
+          keys.map(lockId),
+          () => {
             const owned = session.books.owned.get(token)
             if (owned === undefined) answer("gone")
             else {
@@ -120,13 +119,13 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
             }
             return rows
           },
-          settle: (codes) => {
+          (codes) => {
             // the server tells the others, not its own session
             for (const { ids } of rows) session.books.wake(ids.lock)
             answer(releasedOf(codes))
           },
           fail
-        }
+        )
       })
 
     const renew = (grants: ReadonlyArray<Grant>): Effect.Effect<ReadonlyArray<Renewal>, DriverError> =>

@@ -12,22 +12,24 @@ import { Action, type Batch, Code } from "./sql.js"
 const afterTick = setImmediate
 
 /** What one key is asked for. */
-export interface Row {
-  readonly action: Action
-  readonly ids: LockIds
+export class Row {
+  constructor(readonly action: Action, readonly ids: LockIds) {}
 }
 
 export const nobody: LockIds = { lock: "0", interest: [0, 0], intent: [0, 0] }
 
 /** Rows of a batch. */
-export interface RowsJob {
-  readonly _tag: "Rows"
-  /** The locks that it is about. */
-  readonly locks: ReadonlyArray<string>
-  /** Asked for once, at the moment of sending. None: it has its answer already. */
-  readonly rows: () => ReadonlyArray<Row>
-  readonly settle: (codes: ReadonlyArray<bigint>) => void
-  readonly fail: (error: DriverError) => void
+export class RowsJob {
+  readonly _tag = "Rows"
+
+  constructor(
+    /** The locks that it is about. */
+    readonly locks: ReadonlyArray<string>,
+    /** Asked for once, at the moment of sending. None: it has its answer already. */
+    readonly rows: () => ReadonlyArray<Row>,
+    readonly settle: (codes: ReadonlyArray<bigint>) => void,
+    readonly fail: (error: DriverError) => void
+  ) {}
 }
 
 /** A statement of its own. */
@@ -154,7 +156,8 @@ export const make = (options: {
         send(current, statement, [first], touches, first.settle)
         continue
       }
-      const batch: Array<{ readonly job: RowsJob; readonly size: number }> = []
+      const batch: Array<RowsJob> = []
+      const sizes: Array<number> = []
       const rows: Array<Row> = []
       const taken = new Set<string>()
       while (rows.length < mostRows && jobs[0]?._tag === "Rows") {
@@ -170,18 +173,19 @@ export const make = (options: {
           taken.add(row.ids.lock)
           queue.asked++
         }
-        batch.push({ job, size: added.length })
+        batch.push(job)
+        sizes.push(added.length)
       }
       if (rows.length === 0) continue
-      send(current, toStatement(options.batch, marker, rows), batch.map(({ job }) => job), rows, (answers) => {
+      send(current, toStatement(options.batch, marker, rows), batch, rows, (answers) => {
         const codes = answers.map(([code]) => BigInt(code as string))
         if (codes.includes(BigInt(Code.notOurs))) {
           options.onForeign()
-          for (const { job } of batch) job.fail(failure("no", "the session with PostgreSQL ended"))
+          for (const job of batch) job.fail(failure("no", "the session with PostgreSQL ended"))
           return
         }
         let at = 0
-        for (const { job, size } of batch) job.settle(codes.slice(at, at += size))
+        batch.forEach((job, i) => job.settle(codes.slice(at, at += sizes[i]!)))
       })
     }
   }

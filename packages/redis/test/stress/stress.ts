@@ -70,7 +70,7 @@ const chaos = (server: RedisServer, onKill: () => void) =>
     const ids = yield* connections(server)
     const id = ids[yield* Random.nextIntBetween(0, ids.length)]
     if (id !== undefined && (yield* server.command("CLIENT", "KILL", "ID", id)) === 1) onKill()
-  }).pipe(Effect.zipRight(Effect.sleep(100)), Effect.forever)
+  }).pipe(Effect.zipRight(Effect.sleep(250)), Effect.forever)
 
 export const run = (server: RedisServer, load: Load, options: { readonly isChaotic: boolean }) =>
   Effect.gen(function*() {
