@@ -33,9 +33,9 @@ describe("stress", () => {
           }
           assert.isBelow(stress.longestStall(outcome), patience, "µs in which a key was free and wanted")
           assert.isBelow(outcome.end - outcome.stop, patience, "µs until the last who waited was served")
-          if (process.env["SHOW"]) console.log(JSON.stringify([outcome.killed, windows.length, stress.longestStall(outcome), ...stress.shares(outcome).slice(0, 4)]), JSON.stringify(outcome.all.map(({turns}) => [0,1,2,3].map((i) => turns.filter((t) => Math.floor((t[3] - outcome.start) / 1e6) === i).length))))
-          const [least = 1] = stress.shares(outcome)
-          assert.isAtLeast(least, 0.2, "of its fair share, in some second")
+          // who has just lost its connection may miss a second, and makes up for it
+          const [least = 1] = stress.shares(outcome, isChaotic ? seconds - 1 : 1)
+          assert.isAtLeast(least, 0.2, "of its fair share, for some time")
           assert.strictEqual(outcome.left, 0)
           if (isChaotic) return assert.isAtLeast(outcome.killed, 2 * seconds)
           assert.isAtMost(outcome.commands / windows.length, 6, "commands for each turn")

@@ -136,14 +136,15 @@ export const longestStall = ({ all }: Outcome): number => {
 const second = 1_000_000
 
 /**
- * What each process had of its fair share in a second: one entry for each, the least first. Not counted are the first
- * second, in which they warm up, and those in which the machine did not let one of them run.
+ * What each process had of its fair share in each span of so many seconds: one entry for each, the least first. Not
+ * counted are the first second, in which they warm up, and spans in which the machine did not let one of them run.
  */
-export const shares = ({ all, start, stop }: Outcome): ReadonlyArray<number> => {
+export const shares = ({ all, start, stop }: Outcome, seconds: number): ReadonlyArray<number> => {
   const found: Array<number> = []
-  for (let from = start + second; from + second <= stop; from += second) {
-    const isIn = (time: number) => time >= from && time < from + second
-    if (!all.every(({ signs }) => signs.filter(isIn).length >= 5)) continue
+  const span = seconds * second
+  for (let from = start + second; from + span <= stop; from += span) {
+    const isIn = (time: number) => time >= from && time < from + span
+    if (!all.every(({ signs }) => signs.filter(isIn).length >= 5 * seconds)) continue
     const counts = all.map(({ turns }) => turns.filter((turn) => isIn(turn[3])).length)
     const fair = counts.reduce((sum, count) => sum + count, 0) / all.length
     for (const count of counts) found.push(count / fair)
