@@ -3,6 +3,8 @@ import { PgClient } from "@effect/sql-pg"
 import { assert, describe, it } from "@effect/vitest"
 import { Context, Deferred, Duration, Effect, Exit, Fiber, Layer, Random, Redacted, Schedule } from "effect"
 import { Locking } from "effect-locking/Locking"
+import { setFlagsFromString } from "node:v8"
+import { runInNewContext } from "node:vm"
 import Pg from "pg"
 import * as PgLocking from "../../src/PgLocking.js"
 import {
@@ -380,6 +382,49 @@ describe("the lock table of the server", () => {
         yield* Effect.retry(a.withLock(Effect.void, "k", patient), { times: 100, schedule: Schedule.spaced(200) })
         yield* Deferred.succeed(leave, undefined)
         assert.strictEqual(yield* Fiber.join(holder), "kept")
+        yield* nothingHeld(server)
+      }),
+    60_000
+  )
+})
+
+/** What the program reaches, after everything else was collected. */
+const heap = Effect.sync(() => {
+  setFlagsFromString("--expose-gc")
+  const collect: () => void = runInNewContext("gc")
+  collect()
+  collect()
+  return process.memoryUsage().heapUsed
+})
+
+describe("what stays", () => {
+  it.scopedLive(
+    "B40 R6.5 ten thousand keys, some of them waited for in vain, leave nothing here or at the server",
+    () =>
+      Effect.gen(function*() {
+        const server = yield* serve()
+        const [a, b] = [yield* node(server.url()), yield* node(server.url())]
+        const round = (name: string, keys: number) =>
+          Effect.forEach(range(keys), (i) => {
+            const key = `${name}/${i}`
+            return i % 50 === 0
+              ? Effect.scoped(Effect.zipRight(
+                b.acquire(key),
+                // interrupted while it waits at the server
+                Effect.timeoutOption(a.withLock(Effect.void, key, patient), 20)
+              ))
+              : a.withLock(Effect.void, key)
+          }, { concurrency: 64, discard: true })
+        // compiled code, and whatever is kept within bounds
+        yield* round("warm", 3000)
+        const before = yield* heap
+        yield* round("key", 10_000)
+        yield* nothingHeld(server)
+        const grown = (yield* heap) - before
+        // a record has several hundred bytes
+        assert.isBelow(grown, 10_000 * 100)
+        // and the limit counts what is held now
+        yield* Effect.scoped(Effect.forEach(range(300), (i) => a.acquire(`held/${i}`), { discard: true }))
         yield* nothingHeld(server)
       }),
     60_000
