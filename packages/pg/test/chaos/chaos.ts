@@ -5,7 +5,7 @@
 import * as History from "@effect-locking/testing/History"
 import type { Violation } from "@effect-locking/testing/OverlapOracle"
 import * as Worker from "@effect-locking/testing/Worker"
-import { Cause, Duration, Effect, Fiber, Predicate, type Scope } from "effect"
+import { Cause, Duration, Effect, Exit, Fiber, Option, Predicate, type Scope } from "effect"
 import * as fs from "node:fs"
 import * as os from "node:os"
 import * as path from "node:path"
@@ -25,6 +25,8 @@ export interface Plan<Options> {
   readonly port: number
   readonly url: (port: number) => string
   readonly options: Options
+  /** Of the leases, in milliseconds. */
+  readonly ttl: number
   readonly ofProcesses: ReadonlyArray<nemesis.Fault<nemesis.Seat>>
   readonly ofStore: ReadonlyArray<nemesis.Fault<void>>
   readonly guarded?: boolean
@@ -91,20 +93,26 @@ export const run = <Options>(plan: Plan<Options>) =>
     yield* within("everybody starts", each(({ life }) => life().worker.takeUntil(isTold("ready"))))
 
     const forgotten: Array<nemesis.Forgotten> = []
+    const stopped: Array<nemesis.Stopped> = []
     const happened: Array<nemesis.Happened> = []
     const stories = Effect.forEach(lives, ({ killedAt, name, worker }) =>
       Effect.map(worker.written, (told): Story => ({ process: name, told: told as ReadonlyArray<Told>, killedAt })))
     const judged = (maxSteps: number): Effect.Effect<Judged> =>
       Effect.zipWith(stories, resource.writes, (all, writes) =>
-        judge(all, writes, forgotten, maxSteps))
+        judge(all, writes, { forgotten, stopped }, plan.ttl, maxSteps))
     const faults = [...plan.ofProcesses, ...plan.ofStore].map(({ name }) =>
       name
     )
 
     // no look at the verdict here: the network is in this process, and would wait for it
     const hasHappened = Effect.map(stories, (all) => {
-      const leases = all.reduce((sum, { told }) => sum + told.filter(isEntered).length, 0)
-      return leases >= leastLeases && faults.every((name) => happened.some(({ fault }) => fault === name))
+      const leases = all.reduce((sum, { told }) =>
+        sum + told.filter(isEntered).length, 0)
+      return leases >= leastLeases && faults.every((name) =>
+        happened.some(({ fault }) =>
+          fault === name
+        )
+      )
     })
     // seen twice: what a process wrote last may not have been read yet at the first look
     let sightings = 0
@@ -122,13 +130,17 @@ export const run = <Options>(plan: Plan<Options>) =>
       ofProcesses: plan.ofProcesses,
       ofStore: plan.ofStore,
       onForgotten: (one) => forgotten.push(one),
+      onStopped: (one) => stopped.push(one),
       onHappened: (one) => happened.push(one),
       isOver: () => isOver
     }))
     yield* Effect.sleep(Duration.seconds(seconds))
     // what has not happened by then the test misses
-    yield* Effect.delay(expected === undefined ? hasHappened : isSeen, 200).pipe(
-      Effect.repeat({ until: (isEnough) => isEnough }),
+    const isEnough = expected === undefined ? hasHappened : isSeen
+    // who has died torments nobody any more, and tells why when it is joined
+    const isDead = Effect.map(Fiber.poll(tormenting), Option.exists(Exit.isFailure))
+    yield* Effect.delay(Effect.zipWith(isDead, isEnough, (dead, enough) => dead || enough), 200).pipe(
+      Effect.repeat({ until: (isDone) => isDone }),
       Effect.timeoutOption(patience)
     )
     isOver = true
@@ -158,7 +170,7 @@ export const run = <Options>(plan: Plan<Options>) =>
       /** For those who look for the cause. */
       record: Effect.map(
         Effect.zip(stories, resource.writes),
-        ([stories, writes]) => ({ stories, writes, forgotten, happened })
+        ([stories, writes]) => ({ stories, writes, forgotten, stopped, happened })
       )
     }
   })

@@ -17,6 +17,15 @@ export interface Forgotten {
   readonly until: number
 }
 
+/**
+ * The store was stopped in such a way that its sessions end one by one: what one of them held another may be granted in
+ * its last moment, and a holder who is cut off does not hear of it. Nothing is promised of grants of that time.
+ */
+export interface Stopped {
+  readonly from: number
+  readonly until: number
+}
+
 /** A process of the run, and its way to the store. */
 export interface Seat {
   /** Of the process. */
@@ -32,6 +41,8 @@ export interface Stage {
   readonly random: Random
   /** Runs what makes the store forget a process. */
   readonly forgetting: <A, E, R>(process: string, fault: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
+  /** Runs what stops the store so that its sessions end one by one. */
+  readonly stopping: <A, E, R>(fault: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
 }
 
 export interface Fault<in Target> {
@@ -129,15 +140,22 @@ export const torment = (options: {
   readonly ofProcesses: ReadonlyArray<Fault<Seat>>
   readonly ofStore: ReadonlyArray<Fault<void>>
   readonly onForgotten: (forgotten: Forgotten) => void
+  readonly onStopped: (stopped: Stopped) => void
   readonly onHappened: (happened: Happened) => void
   readonly isOver: () => boolean
 }): Effect.Effect<void> => {
   const { ofProcesses, ofStore, seats, seed } = options
-  const forgetting: Stage["forgetting"] = (process, fault) =>
+  const timed = <A, E, R>(
+    fault: Effect.Effect<A, E, R>,
+    onEnd: (time: { readonly from: number; readonly until: number }) => void
+  ) =>
     Effect.suspend(() => {
       const from = History.now()
-      return Effect.ensuring(fault, Effect.sync(() => options.onForgotten({ process, from, until: History.now() })))
+      return Effect.ensuring(fault, Effect.sync(() => onEnd({ from, until: History.now() })))
     })
+  const forgetting: Stage["forgetting"] = (process, fault) =>
+    timed(fault, (time) => options.onForgotten({ process, ...time }))
+  const stopping: Stage["stopping"] = (fault) => timed(fault, options.onStopped)
   const told = <Target>(fault: Fault<Target>, target: Target, to: string, stage: Stage) =>
     Effect.suspend(() => {
       const from = History.now()
@@ -182,7 +200,8 @@ export const torment = (options: {
   ]
   return Effect.forEach(
     sides,
-    ({ random, step }) => Effect.repeat(Effect.suspend(() => step({ random, forgetting })), { until: options.isOver }),
+    ({ random, step }) =>
+      Effect.repeat(Effect.suspend(() => step({ random, forgetting, stopping })), { until: options.isOver }),
     {
       concurrency: "unbounded",
       discard: true

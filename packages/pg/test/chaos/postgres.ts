@@ -13,18 +13,23 @@ const sessionTtl = 900
 export const options: Options = { sessionTtl, ttl: sessionTtl, pollInterval: 100 }
 
 const restarts = (server: PostgresServer): ReadonlyArray<nemesis.Fault<void>> => {
-  const restart = (name: string, stop: Effect.Effect<unknown, unknown>): nemesis.Fault<void> => ({
+  const restart = (
+    name: string,
+    stop: (stage: nemesis.Stage) => Effect.Effect<unknown, unknown>
+  ): nemesis.Fault<void> => ({
     name,
-    run: (_, { random }) =>
-      Effect.orDie(stop).pipe(
-        Effect.zipRight(Effect.sleep(random.between(0, 300))),
+    run: (_, stage) =>
+      Effect.orDie(stop(stage)).pipe(
+        Effect.zipRight(Effect.sleep(stage.random.between(0, 300))),
         Effect.zipRight(Effect.orDie(server.start))
       )
   })
   return [
-    restart("restart fast", server.stop("fast")),
-    restart("restart immediate", server.stop("immediate")),
-    restart("kill the server", server.kill)
+    restart("restart fast", ({ stopping }) => stopping(server.stop("fast"))),
+    // sessions end without giving anything back
+    restart("restart immediate", () => server.stop("immediate")),
+    // those who lose their server give back what they hold
+    restart("kill the server", ({ stopping }) => stopping(server.kill))
   ]
 }
 
@@ -80,9 +85,10 @@ const freeze = (server: PostgresServer): nemesis.Fault<void> => ({
 /** The server forgets a holder who does not hear of it: nobody may have what it believes to hold. */
 const restartBehindPartition = (server: PostgresServer): nemesis.Fault<nemesis.Seat> => ({
   name: "restart behind a partition",
-  run: ({ proxy }, { random }) =>
+  run: ({ proxy }, { random, stopping }) =>
     proxy.pause().pipe(
-      Effect.zipRight(Effect.orDie(server.restart("fast"))),
+      Effect.zipRight(Effect.orDie(stopping(server.stop("fast")))),
+      Effect.zipRight(Effect.orDie(server.start)),
       Effect.zipRight(Effect.sleep(random.between(500, 1500))),
       Effect.ensuring(proxy.heal)
     )
@@ -104,6 +110,7 @@ export const plan = (server: PostgresServer, seed: number, seconds: number): Pla
     port: server.port,
     url: (port) => server.url({ port }),
     options,
+    ttl: sessionTtl,
     ofProcesses: [...nemesis.ofProcesses(true), alone(restartBehindPartition(server))],
     ofStore: [...restarts(server), ...ofSessions(server), freeze(server)].map(alone)
   }

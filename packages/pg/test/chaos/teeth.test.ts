@@ -66,6 +66,7 @@ describe("the judge of the chaos sees", () => {
     ["overlap"],
     (server) => ({
       options: { ...options, sessionTtl: 3000, ttl: 3000, restartQuarantine: false },
+      ttl: 3000,
       long: { share: 0.7, longest: 5000 },
       ofProcesses: plan(server, seed, 0).ofProcesses.filter(({ name }) => name === "restart behind a partition")
     })

@@ -2,7 +2,7 @@
 import type * as History from "@effect-locking/testing/History"
 import * as OverlapOracle from "@effect-locking/testing/OverlapOracle"
 import { Array } from "effect"
-import type { Forgotten } from "./nemesis.js"
+import type { Forgotten, Stopped } from "./nemesis.js"
 import type { Told } from "./work.js"
 
 /** One process, from its start to its end. */
@@ -25,13 +25,26 @@ interface Tenure {
   readonly believedUntil: number
   /** The same, and no longer than the nemesis let the store remember it. */
   readonly promisedUntil: number
+  /** Granted by a store that was stopping. */
+  readonly isLastMoment: boolean
   readonly left: number | undefined
   readonly renewals: ReadonlyArray<{ readonly from: number; readonly at: number }>
 }
 
 type Of<Tag extends Told["_tag"]> = Extract<Told, { readonly _tag: Tag }>
 
-const tenures = ({ killedAt, process, told }: Story, forgotten: ReadonlyArray<Forgotten>): ReadonlyArray<Tenure> =>
+/** What the nemesis made the store do. */
+export interface Amnesia {
+  readonly forgotten: ReadonlyArray<Forgotten>
+  readonly stopped: ReadonlyArray<Stopped>
+}
+
+const tenures = (
+  { killedAt, process, told }: Story,
+  { forgotten, stopped }: Amnesia,
+  /** Of the leases, in microseconds. */
+  ttl: number
+): ReadonlyArray<Tenure> =>
   Object.entries(Array.groupBy(told.filter((one) => "id" in one), ({ id }) => id)).flatMap(([id, ofCall]) => {
     const all = <Tag extends Told["_tag"]>(tag: Tag) =>
       ofCall.filter((one: Told): one is Of<Tag> => one._tag === tag) as ReadonlyArray<Told> as ReadonlyArray<Of<Tag>>
@@ -46,6 +59,9 @@ const tenures = ({ killedAt, process, told }: Story, forgotten: ReadonlyArray<Fo
       one.process === process && called.at <= one.until && one.from < believedUntil
     )
       .map(({ from }) => Math.max(from, entered.at))
+    // a lease is believed in for a little less than its ttl from the question on: who asked the store that came back is judged
+    const askedAt = entered.until - ttl
+    const isLastMoment = stopped.some(({ from, until }) => entered.at >= from && askedAt <= until)
     return [{
       process,
       id,
@@ -56,6 +72,7 @@ const tenures = ({ killedAt, process, told }: Story, forgotten: ReadonlyArray<Fo
       enteredAt: entered.at,
       believedUntil,
       promisedUntil: Math.min(believedUntil, ...ends),
+      isLastMoment,
       left: left?.at,
       renewals: all("renewed")
     }]
@@ -124,6 +141,8 @@ export interface Judged {
     readonly refused: number
     /** Leases that the nemesis made the store forget while they were believed in. */
     readonly forgotten: number
+    /** Granted by a store that was stopping. */
+    readonly lastMoment: number
     /** Two holders at once, where that is not promised. */
     readonly unpromised: number
   }
@@ -136,12 +155,15 @@ const tally = (names: ReadonlyArray<string>): Readonly<Record<string, number>> =
 export const judge = (
   stories: ReadonlyArray<Story>,
   writes: ReadonlyArray<History.Write>,
-  forgotten: ReadonlyArray<Forgotten>,
+  amnesia: Amnesia,
+  /** Of the leases, in milliseconds. */
+  ttl: number,
   /** Of the search for an order, which is long where there is none. */
   maxSteps?: number
 ): Judged => {
-  const all = stories.flatMap((story) => tenures(story, forgotten))
-  const { counts, violations } = OverlapOracle.judge([...ranked(all).flatMap(eventsOf), ...writes], {
+  const all = stories.flatMap((story) => tenures(story, amnesia, ttl * 1000))
+  const promised = all.filter(({ isLastMoment }) => !isLastMoment)
+  const { counts, violations } = OverlapOracle.judge([...ranked(promised).flatMap(eventsOf), ...writes], {
     spuriousBusy: true,
     maxSteps
   })
@@ -157,6 +179,7 @@ export const judge = (
       accepted: counts.accepted,
       refused: counts.refused,
       forgotten: all.filter((tenure) => tenure.promisedUntil < tenure.believedUntil).length,
+      lastMoment: all.length - promised.length,
       unpromised: believed - violations.filter(({ what }) => what === "overlap").length
     },
     outcomes: tally(
