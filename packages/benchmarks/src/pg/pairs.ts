@@ -61,13 +61,14 @@ export const joined: Benchmark = ({ seconds }) =>
     const driver = yield* bench.driver(url)
     const locking = yield* bench.locking(url, sent)
     const keys = yield* Effect.forEach(range(callers), (i) => locking.resolveKey(`k${i}`))
-    const turns = 10
+    // so many that the callers themselves cost little
+    const turns = 100
     const times = callers * turns
     let pairs = 0
     const before = sent.count
     const rounds = yield* Effect.promise(() =>
       interleave({
-        raw: timed(times, () => selects(client, times)),
+        raw: timed(turns * 10, () => selects(client, turns * 10)),
         driver: timed(times, atOnce(turns, keys.map((key) => driverPair(driver, key)))),
         engine: timed(times, atOnce(turns, keys.map(({ key }) => locking.withLock(Effect.sync(() => pairs++), key))))
       }, seconds)

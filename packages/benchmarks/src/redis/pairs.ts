@@ -79,7 +79,8 @@ export const joined: Benchmark = ({ seconds }) =>
     const driver = yield* bench.driver(url)
     const locking = yield* bench.locking(url)
     const keys = yield* Effect.forEach(range(callers), (i) => locking.resolveKey(`k${i}`))
-    const turns = 10
+    // so many that the callers themselves cost little
+    const turns = 100
     const times = callers * turns
     const rounds = yield* Effect.promise(() =>
       interleave({

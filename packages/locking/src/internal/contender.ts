@@ -5,7 +5,7 @@
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import { type Busy, type Contention, DriverError, type Full, type Grant } from "../LockDriver.js"
+import { type Busy, type Contention, DriverError, type Full, type Grant, type LockRequest } from "../LockDriver.js"
 import * as LockError from "../LockError.js"
 import * as calls from "./calls.js"
 import { Activity, begin, type Core, finish, type Hold, type KeyRecord, nextToken, type Request } from "./core.js"
@@ -104,17 +104,30 @@ const enlist = (contest: Contest): void => {
   begin(contest.core, contest.activity)
 }
 
-const contentionOf = (contest: Contest): Contention => {
-  const { core, request } = contest
-  return contest.contention ??= core.driver.contend({
-    keys: request.keys,
-    mode: request.call.mode,
-    ttl: Duration.millis(request.call.ttl),
-    fair: request.call.fair,
-    waiting: request.waiting,
-    holder: { session: core.settings.session, metadata: metadataOf(request) }
-  })
+class Wanted implements LockRequest {
+  readonly keys: LockRequest["keys"]
+  readonly mode: LockRequest["mode"]
+  readonly ttl: Duration.Duration
+  readonly fair: boolean
+  readonly waiting: boolean
+  readonly holder: Holding
+
+  constructor({ core, request }: Contest) {
+    this.keys = request.keys
+    this.mode = request.call.mode
+    this.ttl = Duration.millis(request.call.ttl)
+    this.fair = request.call.fair
+    this.waiting = request.waiting
+    this.holder = new Holding(core.settings.session, metadataOf(request))
+  }
 }
+
+class Holding {
+  constructor(readonly session: string, readonly metadata: Readonly<Record<string, string>>) {}
+}
+
+const contentionOf = (contest: Contest): Contention =>
+  contest.contention ??= contest.core.driver.contend(new Wanted(contest))
 
 const metadataOf = ({ call, trace }: Request): Readonly<Record<string, string>> =>
   trace === undefined ? call.metadata : { [tracing.traceparent]: trace, ...call.metadata }

@@ -95,7 +95,7 @@ export const make = (options: {
       Effect.map(session.run(statement), (rows) => rows.map(seenOf))
 
     const held = (locks: ReadonlyArray<string>): ReadonlyArray<Owned> =>
-      [...session.books.owned.values()].filter(({ ids }) =>
+      session.books.owned.values().filter(({ ids }) =>
         locks.length === 0 || ids.some(({ lock }) => locks.includes(lock))
       )
 

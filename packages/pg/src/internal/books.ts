@@ -3,6 +3,7 @@
  * process excludes itself; and it is against these books that a session is put right after a failed statement.
  */
 import type { LockMode, LockRequest } from "effect-locking/LockDriver"
+import { Dictionary } from "./pure/dictionary.js"
 import type { LockIds, Pair } from "./pure/lockId.js"
 import { Row } from "./queue.js"
 import { Action } from "./sql.js"
@@ -46,9 +47,9 @@ export const hasWriter = ({ waiters }: Interest): boolean => {
 }
 
 export class Books {
-  readonly owned = new Map<string, Owned>()
+  owned = new Dictionary<Owned>()
   /** By lock. Readers share one at the server. */
-  readonly locks = new Map<string, Held>()
+  locks = new Dictionary<Held>()
   readonly interests = new Map<string, Interest>()
 
   own(owned: Owned): void {
@@ -111,9 +112,9 @@ export class Books {
 
   /** The session is gone, and with it whatever it held. Those who wait go on waiting. */
   forget(): ReadonlyArray<Owned> {
-    const lost = [...this.owned.values()]
-    this.owned.clear()
-    this.locks.clear()
+    const lost = this.owned.values()
+    this.owned = new Dictionary()
+    this.locks = new Dictionary()
     for (const [lock, interest] of this.interests) {
       interest.registered = false
       interest.hasIntent = false
@@ -126,7 +127,7 @@ export class Books {
   /** Everything that the server should name as ours: as `ownLocks` names it. */
   expected(): Set<string> {
     const all = new Set<string>()
-    for (const [lock, { mode }] of this.locks) all.add(nameOf(lock, mode))
+    for (const lock of this.locks.keys()) all.add(nameOf(lock, this.locks.get(lock)!.mode))
     for (const { hasIntent, ids, registered } of this.interests.values()) {
       if (registered) all.add(nameOf(pairName(ids.interest), "shared"))
       if (hasIntent) all.add(nameOf(pairName(ids.intent), "exclusive"))

@@ -89,7 +89,7 @@ class PgContention implements Contention {
         const now = session.now()
         if (now >= until) {
           fail(new DriverError({ executed: "no", message: "there was no time left to ask PostgreSQL" }))
-        } else if (session.books.owned.has(token)) return false
+        } else if (session.books.owned.get(token) !== undefined) return false
         else if (session.quarantine() > 0) fail(quarantined(session.quarantine()))
         else if (!this.ids.every((ids) => session.books.isOpenTo(ids, this.request.mode))) answer(busyHere)
         else {
@@ -223,16 +223,7 @@ class PgContention implements Contention {
 
   private grantOf({ fences: first, request, token }: Owned): Grant {
     this.hasWon = true
-    const { longest } = this.environment
-    return {
-      _tag: "Grant",
-      token,
-      keys: request.keys,
-      mode: request.mode,
-      fences: first,
-      block: fences.block,
-      ttl: Duration.min(request.ttl, longest)
-    }
+    return new PgGrant(token, request, first, Duration.min(request.ttl, this.environment.longest))
   }
 
   arm(wake: () => void): Effect.Effect<void, DriverError> {
@@ -254,6 +245,23 @@ class PgContention implements Contention {
       for (const { lock } of this.ids) session.books.interests.get(lock)?.waiters.delete(this)
       return session.isOpen() ? withdraw(session, this.ids, this.hasWon) : Effect.sync(() => forget(session, this.ids))
     })
+  }
+}
+
+class PgGrant implements Grant {
+  readonly _tag = "Grant"
+  readonly keys: Grant["keys"]
+  readonly mode: LockMode
+  readonly block = fences.block
+
+  constructor(
+    readonly token: string,
+    request: LockRequest,
+    readonly fences: ReadonlyArray<bigint>,
+    readonly ttl: Duration.Duration
+  ) {
+    this.keys = request.keys
+    this.mode = request.mode
   }
 }
 

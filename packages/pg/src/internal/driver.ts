@@ -88,7 +88,7 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
     // who holds for long can be asked of it
     const isLong = ({ since }: Owned) => since < wallNow() - longHold
     yield* Effect.suspend(() =>
-      [...session.books.owned.values()].some(isLong) ? Effect.ignore(listener.opened) : Effect.void
+      session.books.owned.values().some(isLong) ? Effect.ignore(listener.opened) : Effect.void
     ).pipe(
       Effect.schedule(Schedule.spaced(longHold)),
       Effect.forkScoped
@@ -135,7 +135,7 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
           let at = 1
           return grants.map(({ token }, i): Renewal => {
             const contended = codes.slice(at, at += readers[i]!.length).includes(1n)
-            return session.books.owned.has(token) ? { _tag: "Confirmed", contended } : sessionEnded
+            return session.books.owned.get(token) !== undefined ? { _tag: "Confirmed", contended } : sessionEnded
           })
         }
         return {

@@ -19,8 +19,13 @@ export interface Own {
   readonly on: (event: string, listener: (...args: ReadonlyArray<any>) => void) => unknown
   readonly off: (event: string, listener: (...args: ReadonlyArray<any>) => void) => unknown
   readonly disconnect: () => void
-  /** The socket; a cluster has none. */
-  readonly stream?: { readonly cork: () => void; readonly uncork: () => void } | undefined
+  /** Its socket, another one after each reconnection; a cluster has none. */
+  readonly stream?: Stream | undefined
+}
+
+export interface Stream {
+  readonly cork: () => void
+  readonly uncork: () => void
 }
 
 /** Shorter than a third of most leases: a link that swallows everything is given up in time to renew on another. */

@@ -5,18 +5,40 @@ import type { DriverError } from "effect-locking/LockDriver"
 import * as Clock from "effect/Clock"
 import * as Effect from "effect/Effect"
 import type * as Scope from "effect/Scope"
-import { type Ask, isFailure } from "./ask.js"
-import { type Client, duplicate, isCluster, type Own } from "./client.js"
+import { type Answer, type Ask, isFailure } from "./ask.js"
+import { type Client, duplicate, isCluster, type Own, type Stream } from "./client.js"
 import { driverError, isUnknownScript, notConnected, unintelligible } from "./errors.js"
 import * as gates from "./gate.js"
 import { type Script, time } from "./scripts.js"
 import { within } from "./within.js"
 
-/** How long a first connection may take, with several sentinels or nodes to ask. */
-const patience = 5_000
-
 // eslint-disable-next-line no-restricted-globals -- no time passes; no fiber runs so late in a tick
 const afterTick = setImmediate
+
+/** So many commands are enough for the server to go on with, while we make the next. */
+const mostJoined = 16
+
+/** What is written until the end of this tick leaves in few pieces: each costs more than the command in it. */
+const join = (streamOf: () => Stream | undefined) => {
+  let open: Stream | undefined
+  let count = 0
+  const flush = () => {
+    open?.uncork()
+    open = undefined
+  }
+  return (): void => {
+    if (open !== undefined) {
+      if (++count < mostJoined) return
+      flush()
+    } else afterTick(flush)
+    count = 1
+    open = streamOf()
+    open?.cork()
+  }
+}
+
+/** How long a first connection may take, with several sentinels or nodes to ask. */
+const patience = 5_000
 
 /** Scripts answer lists of strings, or one. */
 export type Reply = string | ReadonlyArray<string>
@@ -52,21 +74,17 @@ export const make = (client: Client, name: string): Effect.Effect<Connection, ne
     // another server may be at the other end next time, with another clock
     own.on("close", () => observed = undefined)
 
-    let isCorked = false
-    /** Commands of one tick leave in one piece. A cluster's nodes have connections of their own. */
-    const cork = () => {
-      const { stream } = own
-      if (isCorked || stream === undefined) return
-      isCorked = true
-      stream.cork()
-      afterTick(() => {
-        isCorked = false
-        stream.uncork()
-      })
-    }
+    // each node of a cluster has a socket of its own
+    const joined = join(() => isCluster(client) ? undefined : own.stream)
+    let unanswered = 0
 
-    const send = (script: Script, keys: ReadonlyArray<string>, args: ReadonlyArray<string>): Ask<Reply> => (done) => {
-      cork()
+    const send = (script: Script, keys: ReadonlyArray<string>, args: ReadonlyArray<string>): Ask<Reply> => (told) => {
+      if (unanswered > 0) joined()
+      unanswered++
+      const done = (answer: Answer<Reply>) => {
+        unanswered--
+        told(answer)
+      }
       const answered = (reply: unknown) => done(isReply(reply) ? reply : unintelligible(script.name))
       const failed = (error: unknown) => done(driverError(error))
       own.evalsha(script.sha, keys.length, ...keys, ...args).then(answered, (error) => {

@@ -101,7 +101,8 @@ export const acquire = script(
   `
 local mode,token,ttl,keep,holder,notAfter=ARGV[1],ARGV[2],tonumber(ARGV[3]),tonumber(ARGV[4]),ARGV[5],tonumber(ARGV[6])
 local waiter,fair,patience,proposal=ARGV[7],ARGV[8]=='1',tonumber(ARGV[9]),tonumber(ARGV[10])
-if ms>notAfter then return {f(ms),'late'} end
+local now=f(ms)
+if ms>notAfter then return {now,'late'} end
 -- the clock's part lets fences rise over a record that was lost, the counter's over a clock that was set back
 local function after(last)
   local n=math.max(last+1,us)
@@ -109,18 +110,19 @@ local function after(last)
   return n
 end
 local function put(key,n,till)
+  local fence=f(n)
   redis.call('HSET',key,'f',f(n+${
     fenceBlock - 1
-  }),'h'..token,mode..' '..f(till)..' '..f(n)..' '..f(ms),'m'..token,holder)
+  }),'h'..token,mode..' '..f(till)..' '..fence..' '..now,'m'..token,holder)
+  return fence
 end
 -- a key that nobody holds or waits for is what is asked for most: half the work
 if #KEYS==1 then
   local a=redis.call('HGETALL',KEYS[1])
   if #a==0 or #a==2 and a[1]=='f' then
-    local n=after(tonumber(a[2]) or 0)
-    put(KEYS[1],n,ms+ttl)
+    local fence=put(KEYS[1],after(tonumber(a[2]) or 0),ms+ttl)
     redis.call('PEXPIRE',KEYS[1],f(ttl+keep))
-    return {f(ms),'granted',f(n)}
+    return {now,'granted',fence}
   end
 end
 `,
@@ -150,10 +152,10 @@ for i,key in ipairs(KEYS) do
       end
     end
     if blocked then
-      refusal={f(ms),'busy'}
+      refusal={now,'busy'}
       if last then
         local h=r.h[last]
-        refusal={f(ms),'busy',last,h.mode,f(h.till),h.fence,h.since,redis.call('HGET',key,'m'..last) or ''}
+        refusal={now,'busy',last,h.mode,f(h.till),h.fence,h.since,redis.call('HGET',key,'m'..last) or ''}
       end
     end
   end
@@ -173,7 +175,7 @@ if refusal then
   end
   return refusal
 end
-local answer={f(ms),'granted'}
+local answer={now,'granted'}
 for i,key in ipairs(KEYS) do
   local r=rs[i]
   local fence,since,till=nil,ms,ms+ttl
@@ -181,9 +183,7 @@ for i,key in ipairs(KEYS) do
     fence,since,till=r.own.fence,r.own.since,math.max(till,r.own.till)
     redis.call('HSET',key,'h'..token,mode..' '..f(till)..' '..fence..' '..since)
   else
-    local n=after(r.f)
-    fence,since=f(n),f(ms)
-    put(key,n,till)
+    fence=put(key,after(r.f),till)
   end
   if r.w[waiter] then r.w[waiter]=nil redis.call('HDEL',key,'w'..waiter) end
   if r.d[token] then r.d[token]=nil redis.call('HDEL',key,'d'..token) end

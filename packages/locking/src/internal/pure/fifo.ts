@@ -6,11 +6,10 @@
  * that come and go quickly drag each other into the old generation: eight times the cost of this list, all of it in the
  * garbage collector.
  */
-export interface Member<A> {
-  readonly value: A
-  previous: Member<A> | undefined
-  next: Member<A> | undefined
-  isIn: boolean
+export class Member<A> {
+  isIn = true
+
+  constructor(readonly value: A, public previous: Member<A> | undefined, public next: Member<A> | undefined) {}
 }
 
 export class Fifo<A> implements Iterable<A> {
@@ -19,7 +18,7 @@ export class Fifo<A> implements Iterable<A> {
   size = 0
 
   push(value: A): Member<A> {
-    const member: Member<A> = { value, previous: this.last, next: undefined, isIn: true }
+    const member: Member<A> = new Member(value, this.last, undefined)
     if (this.last === undefined) this.first = member
     else this.last.next = member
     this.last = member
@@ -29,7 +28,7 @@ export class Fifo<A> implements Iterable<A> {
 
   /** For one that was at the head and could not go. */
   pushFirst(value: A): Member<A> {
-    const member: Member<A> = { value, previous: undefined, next: this.first, isIn: true }
+    const member: Member<A> = new Member(value, undefined, this.first)
     if (this.first === undefined) this.last = member
     else this.first.previous = member
     this.first = member
