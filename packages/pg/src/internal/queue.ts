@@ -51,6 +51,9 @@ export type Job = RowsJob | StatementJob
 /** A grant must not be sent in two pieces, of which the second may be lost on the way: fewer bytes than a segment has. */
 const mostRows = 60
 
+/** Fewer jobs are not worth two statements. */
+const fewestApart = 16
+
 const acquires: ReadonlySet<Action> = new Set([
   Action.lock,
   Action.lockShared,
@@ -114,9 +117,10 @@ export const make = (options: {
       if (connection !== current) return
       if (!(rows instanceof Error)) {
         done()
-        // those who were answered together ask again together, each after its own part of a tick
         isGathering = all.length > 1
         settle(rows)
+        // those who were answered together ask again together, at the end of the tick
+        isGathering &&= jobs.length < all.length / 2
         return isGathering ? afterTick(gathered) : pump()
       }
       // the end of the connection follows, with the same consequences
@@ -133,7 +137,8 @@ export const make = (options: {
 
   const gathered = () => {
     isGathering = false
-    pump()
+    // half of many, so that from now on the server works on one half while we work on the other
+    pump(jobs.length < fewestApart ? mostRows : Math.min(mostRows, Math.ceil(jobs.length / 2)))
   }
 
   const done = () => {
@@ -143,7 +148,7 @@ export const make = (options: {
     queue.answeredAt = options.now()
   }
 
-  const pump = (): void => {
+  const pump = (most = mostRows): void => {
     while (connection !== undefined && sent === undefined && !isGathering && jobs.length > 0) {
       const current = connection
       const first = jobs[0]!
@@ -160,7 +165,7 @@ export const make = (options: {
       const sizes: Array<number> = []
       const rows: Array<Row> = []
       const taken = new Set<string>()
-      while (rows.length < mostRows && jobs[0]?._tag === "Rows") {
+      while (rows.length < most && jobs[0]?._tag === "Rows") {
         const job = jobs[0]
         // what the books say of a lock is not known while it is being asked for
         if (job.locks.some((lock) => taken.has(lock))) break
