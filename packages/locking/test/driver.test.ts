@@ -611,9 +611,11 @@ describe("calls by callback", () => {
     Effect.gen(function*() {
       const abandoned: Array<string> = []
       let step = 0
+      let answer: Resume | undefined
       const locking = yield* Locking.make(
         yield* remote((resume) => {
           const name = `call ${step++}`
+          if (name === "call 0") answer = resume
           if (name === "call 1") resume(Effect.onInterrupt(Effect.never, () => Effect.sync(() => abandoned.push(name))))
           return () => abandoned.push(name)
         })
@@ -626,6 +628,12 @@ describe("calls by callback", () => {
       yield* TestClock.adjust("1 second")
       assert(Exit.isFailure(yield* valueOf(late)))
       assert.deepStrictEqual(abandoned, ["call 1", "call 0"])
+      let wentOn = false
+      answer!(Effect.sync((): Busy => {
+        wentOn = true
+        return { _tag: "Busy" }
+      }))
+      assert.isFalse(wentOn)
       // it is given back until it cannot come any more
       yield* TestClock.adjust("1 minute")
     }))

@@ -31,6 +31,7 @@ export class Call<A, E> {
   onExit: (() => void) | undefined = undefined
   /** How to abandon what it waits for now. */
   private abandonStep: (() => void) | undefined = undefined
+  private isAbandoned = false
 
   constructor(private readonly core: Core) {}
 
@@ -43,14 +44,17 @@ export class Call<A, E> {
 
   /** Sends word that nobody waits for it, without waiting for the effect of that. */
   abandon(): void {
-    if (this.exit === undefined) this.abandonStep?.()
+    if (this.exit !== undefined) return
+    this.isAbandoned = true
+    this.abandonStep?.()
   }
 
   private register(register: Register<A, E>): void {
     let isOver = false
     const began = attempt(() =>
       register((next) => {
-        if (isOver) return
+        // nobody waits for what would go on
+        if (isOver || this.isAbandoned) return
         isOver = true
         if (isExit(next)) this.end(next)
         else this.proceed(next)
