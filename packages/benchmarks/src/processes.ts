@@ -35,6 +35,7 @@ export const contend = (processes: number, task: Contention) =>
       const grants = sum((_) => _.grants)
       return {
         grants,
+        counted: sum((_) => _.counted),
         sent: sum((_) => _.sent),
         unserved: sum((_) => _.unserved),
         longestWait: Math.max(...all.map((_) => _.longestWait)),

@@ -16,10 +16,10 @@ export const contended: Benchmark = ({ seconds }) =>
     const cost = (keys: number, callers: number, figure: Pick<Figure, "name" | "target">) =>
       Effect.map(
         processes.contend(count, { driver: "pg", url, callers, keys, seconds: time, hold: 0 }),
-        ({ grants, sent, shares }): Figure => ({
+        ({ counted, grants, sent, shares }): Figure => ({
           value: sent / grants,
           unit: "statements",
-          note: `${(grants / time).toFixed(0)} grants per second, by process ${shares}`,
+          note: `${(counted / time).toFixed(0)} grants per second, by process ${shares}`,
           ...figure
         })
       )
