@@ -23,12 +23,6 @@ export interface Script {
   readonly sha: string
 }
 
-/** How long a place counts after its last sign of life where no order was asked for, in milliseconds. */
-export const patience = 2_000
-
-/** Who polls has been seen within this time. */
-const lately = 500
-
 /** Fences that belong to one grant. */
 export const fenceBlock = 8
 
@@ -74,8 +68,7 @@ local function need(r,till,keep)
   for _,w in pairs(r.w) do till=math.max(till,math.min(w.till,ms+farAhead)+silent) end
   return f(till-ms+keep)
 end
--- wakes the first in line where order was asked for, or where it is a writer that was seen lately: among all who are told,
--- the one who is told first would win each time. Else everybody. Answers whether anybody is there
+-- wakes the first in line where order was asked for, and everybody where it was not; answers whether anybody is there
 local function wake(key,r)
   local first,any
   for id,w in pairs(r.w) do
@@ -83,8 +76,7 @@ local function wake(key,r)
     if waits(w) and (not first or w.at<r.w[first].at) then first=id end
   end
   if any then
-    local w=first and r.w[first]
-    local one=w and w.mode=='E' and (w.fair or w.till-ms>${patience - lately})
+    local one=first and r.w[first].fair and r.w[first].mode=='E'
     redis.call('PUBLISH',key,one and first or '')
   end
   return first~=nil
