@@ -36,6 +36,7 @@ export class Call<A, E> {
   constructor(private readonly core: Core) {}
 
   proceed(effect: Effect.Effect<A, E>): void {
+    if (isExit(effect)) return this.end(effect)
     if (effect instanceof Callback) return this.register(effect.register)
     const fiber = this.core.forkCall(effect)
     this.abandonStep = () => interruptNow(fiber)
@@ -56,8 +57,7 @@ export class Call<A, E> {
         // nobody waits for what would go on
         if (isOver || this.isAbandoned) return
         isOver = true
-        if (isExit(next)) this.end(next)
-        else this.proceed(next)
+        this.proceed(next)
       })
     )
     if (isOver) return

@@ -228,18 +228,24 @@ type MakeJob<A> = (answer: (value: A) => void, fail: (error: DriverError) => voi
 
 /** A job as an effect, which an interruption leaves to its own. */
 export const ask = <A>(queue: Queue, job: MakeJob<A>): Effect.Effect<A, DriverError> =>
-  callback((resume) => {
-    queue.add(job((value) => resume(Effect.succeed(value)), (error) => resume(Effect.fail(error))))
-    return leave
-  })
+  callback((resume) => put(queue, job, resume))
 
 /** The same; without a session the answer is known. */
 export const askIfOpen = <A>(queue: Queue, otherwise: A, job: MakeJob<A>): Effect.Effect<A, DriverError> =>
   callback((resume) => {
-    if (queue.isOpen) queue.add(job((value) => resume(Effect.succeed(value)), (error) => resume(Effect.fail(error))))
-    else resume(Effect.succeed(otherwise))
+    if (queue.isOpen) return put(queue, job, resume)
+    resume(Effect.succeed(otherwise))
     return leave
   })
+
+const put = <A>(
+  queue: Queue,
+  job: MakeJob<A>,
+  resume: (answer: Effect.Effect<A, DriverError>) => void
+): () => void => {
+  queue.add(job((value) => resume(Effect.succeed(value)), (error) => resume(Effect.fail(error))))
+  return leave
+}
 
 const leave = (): void => {}
 
