@@ -83,15 +83,7 @@ describe("a server's clock", () => {
     () =>
       Effect.gen(function*() {
         const { one, server, two } = yield* world({ ttl: "1 minute" })
-        let [inside, last] = [0, 0n]
-        const section = (lease: { readonly fence: bigint }) =>
-          Effect.gen(function*() {
-            assert.strictEqual(++inside, 1)
-            assert.isTrue(lease.fence > last)
-            last = lease.fence
-            yield* Effect.sleep(5)
-            inside--
-          })
+        const section = kit.oneAtATime(5)
         for (const ahead of [20_000, -20_000, 15_000, 0, -3_500_000, 0]) {
           yield* server.moveClock(ahead)
           yield* Effect.forEach(

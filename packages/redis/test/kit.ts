@@ -122,6 +122,19 @@ export const eventually = <E>(see: Effect.Effect<boolean, E>, within = 15_000): 
     return look
   })
 
+/** A section of so many milliseconds: there is one inside at a time, and fences rise in the order of grants. */
+export const oneAtATime = (pause: number) => {
+  let [inside, last] = [0, 0n]
+  return (lease: { readonly fence: bigint }) =>
+    Effect.gen(function*() {
+      assert.strictEqual(++inside, 1)
+      assert.isTrue(lease.fence > last)
+      last = lease.fence
+      yield* Effect.sleep(pause)
+      inside--
+    })
+}
+
 /** A server that remembers all that it has acknowledged. */
 export const durableServer: Effect.Effect<RedisServer.RedisServer, never, Scope.Scope> = Effect.orDie(
   RedisServer.make({ settings: { appendonly: "yes", appendfsync: "always" } })

@@ -50,15 +50,7 @@ const skewed = Effect.gen(function*() {
  */
 const contend = <E>(nodes: ReadonlyArray<Locking.Locking>, rounds: number, disturb: Effect.Effect<unknown, E>) =>
   Effect.gen(function*() {
-    let [inside, last] = [0, 0n]
-    const section = (lease: { readonly fence: bigint }) =>
-      Effect.gen(function*() {
-        assert.strictEqual(++inside, 1)
-        assert.isTrue(lease.fence > last)
-        last = lease.fence
-        yield* Effect.sleep(1)
-        inside--
-      })
+    const section = kit.oneAtATime(1)
     const disturbance = yield* Effect.fork(disturb)
     yield* Effect.forEach(
       nodes,
