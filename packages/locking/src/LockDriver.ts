@@ -320,7 +320,7 @@ export interface LockDriver {
 
 /**
  * A call by callback, as `Effect.async` makes one, for the common calls of a driver whose store is remote: the engine,
- * which makes each of those beside the caller, then needs no fiber for it, and that is half of what a lock costs there.
+ * which makes each of those beside the caller, then needs no fiber for it.
  * `register` begins the call and answers how to abandon it; `resume` takes the answer, or an effect that goes on asking.
  *
  * @example
