@@ -301,6 +301,13 @@ export interface LockDriver {
   readonly renew: (grants: ReadonlyArray<Grant>) => Effect.Effect<ReadonlyArray<Renewal>, DriverError>
   /** Gives up whatever the token owns or may own. Safe to repeat, safe for an attempt that was never answered. */
   readonly release: (claim: Claim) => Effect.Effect<Released, DriverError>
+  /**
+   * Offers the key of an exclusive grant to those who wait for it elsewhere. Where somebody does, the same as `release`;
+   * where nobody does, the grant goes on: with a new block of fences, and by its ttl from now. A call that comes twice
+   * finds that the fences are not those of `grant` any more, and only answers them. A driver that does both in one step
+   * saves who waits here a way to the store; without this the engine releases and asks again.
+   */
+  readonly offer?: ((grant: Grant) => Effect.Effect<Grant | Released, DriverError>) | undefined
   /** Grants that the driver itself knows to be lost: its session ended, an administrator revoked them. */
   readonly losses: Queue.Dequeue<{ readonly token: OwnerToken; readonly reason: LossReason }>
   readonly inspect: (key: ResolvedKey) => Effect.Effect<ReadonlyArray<Holder>, DriverError>

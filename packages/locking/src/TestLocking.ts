@@ -50,6 +50,7 @@ export type Operation =
   | "withdraw"
   | "renew"
   | "release"
+  | "offer"
   | "inspect"
   | "list"
   | "forceRelease"
@@ -678,7 +679,17 @@ export const holders = (key: LockKey.Input): Effect.Effect<ReadonlyArray<Holder>
 export const calls = (where?: Pick<Where, "node">): Effect.Effect<Calls, never, TestLocking> =>
   withStore((store) =>
     Effect.sync(() => {
-      const sum = { attempt: 0, arm: 0, withdraw: 0, renew: 0, release: 0, inspect: 0, list: 0, forceRelease: 0 }
+      const sum = {
+        attempt: 0,
+        arm: 0,
+        withdraw: 0,
+        renew: 0,
+        release: 0,
+        offer: 0,
+        inspect: 0,
+        list: 0,
+        forceRelease: 0
+      }
       for (const { calls, name } of store.nodes) {
         if (where?.node !== undefined && where.node !== name) continue
         for (const op of testStore.operations) sum[op] += calls[op]

@@ -8,6 +8,7 @@ import {
   type Claim,
   type Contention,
   DriverError,
+  type Grant,
   type LockDriver,
   type LockRequest
 } from "effect-locking/LockDriver"
@@ -61,6 +62,8 @@ export interface FaultyDriver extends LockDriver {
   readonly lost: Fault
   /** Wake-ups do not arrive. */
   deaf: boolean
+  /** Whether it can release and grant again in one step. */
+  offers: boolean
   /** Ends all faults; calls without an answer fail. */
   readonly heal: () => void
 }
@@ -72,6 +75,7 @@ const operations: ReadonlyArray<Operation> = [
   "withdraw",
   "renew",
   "release",
+  "offer",
   "inspect",
   "list",
   "forceRelease"
@@ -162,6 +166,11 @@ export const make = (
       },
       renew: (grants) => through("renew", inner.renew(grants), { claims: grants }),
       release: (claim) => through("release", inner.release(claim), { claims: [claim] }),
+      get offer() {
+        return driver.offers
+          ? (grant: Grant) => through("offer", inner.offer!(grant), { claims: [grant] })
+          : undefined
+      },
       inspect: (key) => through("inspect", inner.inspect(key)),
       list: (namespace) => through("list", inner.list(namespace)),
       forceRelease: (key, options) => through("forceRelease", inner.forceRelease(key, options)),
@@ -175,6 +184,7 @@ export const make = (
       mute: () => hang,
       lost: (execute) => Effect.zipRight(execute, hang),
       deaf: false,
+      offers: false,
       heal: () => {
         standing.clear()
         for (const op of operations) queued.set(op, [])

@@ -1,10 +1,11 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Deferred, Duration, Effect, Fiber, FiberId, Option, TestClock } from "effect"
+import { Deferred, Duration, Effect, Exit, Fiber, FiberId, Option, Scope, TestClock } from "effect"
 import type { Lease } from "effect-locking/Lease"
-import type * as Locking from "effect-locking/Locking"
+import * as Locking from "effect-locking/Locking"
 import type { AcquireOptions, LockingOptions } from "effect-locking/LockOptions"
+import * as MemoryStore from "effect-locking/MemoryStore"
 import * as fc from "fast-check"
-import { type FaultyDriver, slow, world } from "./faultyDriver.js"
+import { broken, die, type FaultyDriver, late, refuse, slow, world } from "./faultyDriver.js"
 
 const settled = TestClock.adjust(0)
 
@@ -112,6 +113,145 @@ describe("hand-over", () => {
       assertRise(queue.fences)
       assert.deepStrictEqual(asked(driver), { attempts: 2, releases: 2 })
     }))
+
+  describe("by an offer, which grants anew where nobody waits elsewhere", () => {
+    const calls = (driver: FaultyDriver) => ({ ...asked(driver), offers: driver.count("offer") })
+
+    const offering = (options?: LockingOptions) =>
+      Effect.tap(world(options), ({ driver }) =>
+        Effect.sync(() => {
+          driver.offers = true
+        }))
+
+    it.scoped("R6.4 R3.1 one call between two turns, and every lease has a higher fence", () =>
+      Effect.gen(function*() {
+        const { driver, holders, locking } = yield* offering()
+        const queue = yield* queueUp(locking, 12)
+        yield* queue.go
+        assert.deepStrictEqual(turns(queue.fences), [5, 5, 2])
+        assertRise(queue.fences)
+        assert.deepStrictEqual(calls(driver), { attempts: 1, releases: 1, offers: 2 })
+        assert.deepStrictEqual(yield* holders("k"), [])
+      }))
+
+    it.scoped("R6.4 who waits elsewhere gets the key, and this process stands back", () =>
+      Effect.gen(function*() {
+        const { driver, locking, other } = yield* offering()
+        const queue = yield* queueUp(locking, 12)
+        const there = yield* Effect.fork(other.useLock("k", patient, (lease) => Effect.succeed(lease.fence)))
+        yield* settled
+        yield* queue.go
+        for (let i = 0; i < 20; i++) yield* TestClock.adjust("50 millis")
+        const theirs = yield* Fiber.join(there)
+        assert.deepStrictEqual(turns(queue.fences), [5, 5, 2])
+        assert.isTrue(theirs > queue.fences[4]! && theirs < queue.fences[5]!)
+        assert.deepStrictEqual(calls(driver).offers, 2)
+      }))
+
+    it.scoped("R2.5 the lease that it brings counts from the call, by its whole ttl", () =>
+      Effect.gen(function*() {
+        const { driver, holders, locking } = yield* offering({ ttl: "900 millis", maxHandovers: 0 })
+        const first = yield* locking.acquire("k")
+        const second = yield* Effect.fork(Effect.scoped(Effect.flatMap(locking.acquire("k", patient), (lease) =>
+          Effect.zipRight(Effect.sleep("5 millis"), lease.remaining))))
+        yield* TestClock.adjust("200 millis")
+        driver.next("offer", late("100 millis"))
+        const done = yield* Effect.fork(first.release)
+        yield* TestClock.adjust("100 millis")
+        yield* Fiber.join(done)
+        const [holder] = yield* holders("k")
+        assert.isTrue(holder!.fence! > first.fence)
+        yield* TestClock.adjust("5 millis")
+        // 900 - 100 for the answer - 5 for the section - the margin of 14
+        assert.strictEqual(Duration.toMillis(yield* Fiber.join(second)), 900 - 100 - 5 - 14)
+      }))
+
+    for (
+      const [name, fault] of [["is refused", refuse], ["is not known to have come", broken], ["dies", die]] as const
+    ) {
+      it.scoped(`R5 R6.4 one that ${name}: the next one asks by itself, and nothing stays behind`, () =>
+        Effect.gen(function*() {
+          const { driver, holders, locking } = yield* offering()
+          driver.always("offer", fault)
+          const queue = yield* queueUp(locking, 7)
+          yield* queue.go
+          for (let i = 0; i < 10; i++) yield* TestClock.adjust("50 millis")
+          assert.deepStrictEqual(turns(queue.fences), [5, 2])
+          assertRise(queue.fences)
+          assert.deepStrictEqual(yield* holders("k"), [])
+        }))
+    }
+
+    it.scoped("R1.4 R6.4 one that is never answered costs no more than an attempt", () =>
+      Effect.gen(function*() {
+        const { driver, holders, locking } = yield* offering({ attemptTimeout: "100 millis" })
+        driver.next("offer", driver.lost)
+        const queue = yield* queueUp(locking, 6)
+        yield* queue.go
+        yield* TestClock.adjust("100 millis")
+        yield* TestClock.adjust("50 millis")
+        assert.deepStrictEqual(turns(queue.fences), [5, 1])
+        assert.deepStrictEqual(yield* holders("k"), [])
+      }))
+
+    it.scoped("B12 R6.4 the heir leaves meanwhile: it goes back to the store, within the same time", () =>
+      Effect.gen(function*() {
+        const { driver, holders, locking } = yield* offering()
+        driver.next("offer", late("100 millis"))
+        const queue = yield* queueUp(locking, 6)
+        yield* queue.go
+        const heir = yield* Effect.fork(Fiber.interrupt(queue.waiters[4]!))
+        yield* TestClock.adjust("99 millis")
+        yield* Fiber.join(heir)
+        assert.strictEqual((yield* holders("k")).length, 1)
+        yield* TestClock.adjust("1 millis")
+        assert.deepStrictEqual(yield* holders("k"), [])
+        assert.deepStrictEqual(calls(driver), { attempts: 1, releases: 1, offers: 1 })
+        yield* Fiber.join(queue.waiters[3]!)
+      }))
+
+    it.scoped("B12 R6.4 the heir leaves meanwhile: the one behind it inherits", () =>
+      Effect.gen(function*() {
+        const { driver, locking } = yield* offering()
+        driver.next("offer", late("100 millis"))
+        const queue = yield* queueUp(locking, 7)
+        yield* queue.go
+        yield* Fiber.interrupt(queue.waiters[4]!)
+        yield* TestClock.adjust("100 millis")
+        yield* Fiber.join(queue.waiters[5]!)
+        assert.deepStrictEqual(turns(queue.fences), [5, 1])
+        assert.deepStrictEqual(calls(driver), { attempts: 1, releases: 1, offers: 1 })
+      }))
+
+    it.scoped("R7.1 the layer closes meanwhile: nothing is granted any more", () =>
+      Effect.gen(function*() {
+        const scope = yield* Scope.make()
+        const { driver, locking, store } = yield* Scope.extend(offering(), scope)
+        const other = yield* Locking.make(yield* MemoryStore.driver(store))
+        driver.next("offer", late("100 millis"))
+        const queue = yield* queueUp(locking, 6)
+        yield* queue.go
+        const closed = yield* Effect.fork(Scope.close(scope, Exit.void))
+        yield* TestClock.adjust("100 millis")
+        yield* settled
+        assert.strictEqual(queue.fences.length, 5)
+        assert.strictEqual((yield* Fiber.await(queue.waiters[4]!))._tag, "Failure")
+        yield* Fiber.join(closed)
+        assert.deepStrictEqual(yield* other.inspect("k"), [])
+      }))
+
+    it.scoped("R3.1 a driver that answers no fence is not believed", () =>
+      Effect.gen(function*() {
+        const { driver, holders, locking } = yield* offering()
+        driver.always("offer", (execute) =>
+          Effect.map(execute, (answer) => ({ ...answer as unknown as object, fences: [] }) as never))
+        const queue = yield* queueUp(locking, 6)
+        yield* queue.go
+        yield* TestClock.adjust("50 millis")
+        assert.deepStrictEqual(turns(queue.fences), [5, 1])
+        assert.deepStrictEqual(yield* holders("k"), [])
+      }))
+  })
 
   describe("to a request of the same kind only", () => {
     const others: Record<string, readonly [AcquireOptions, AcquireOptions]> = {

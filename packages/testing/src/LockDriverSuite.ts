@@ -179,8 +179,9 @@ export const lockDriverSuite = (options: Options): void => {
           it(name, async (context) => {
             const program = Effect.gen(function*() {
               const store = shared ?? (yield* options.make)
-              const capabilities = yield* Effect.scoped(Effect.map(store.open, (driver) => driver.capabilities))
-              const reason = missing(needs, store, capabilities) ?? excused(resolved, name)
+              const reason = (yield* Effect.scoped(Effect.map(store.open, (driver) =>
+                missing(needs, store, driver)))) ??
+                excused(resolved, name)
               if (reason === undefined) yield* body(makeWorld(resolved, store))
               return reason
             })

@@ -10,7 +10,7 @@ import * as LockError from "../LockError.js"
 import * as calls from "./calls.js"
 import { Activity, begin, type Core, finish, type Hold, type KeyRecord, nextToken, type Request } from "./core.js"
 import { abandon, background } from "./giveback.js"
-import { adopt } from "./grant.js"
+import { adopt, hasFences } from "./grant.js"
 import * as holds from "./hold.js"
 import { probes, sometimes } from "./probes.js"
 import * as trust from "./pure/trust.js"
@@ -173,9 +173,6 @@ const answerOf = (exit: Exit.Exit<Grant | Busy | Full, DriverError>): Grant | Bu
     ? exit.cause.error
     : new DriverError({ executed: "unknown", message: "the driver died or was interrupted", cause: exit.cause })
 }
-
-const hasFences = ({ fences, keys }: Grant): boolean =>
-  fences.length === keys.length && fences.every((fence) => typeof fence === "bigint" && fence > 0n)
 
 /** One deadline bounds everything; a single attempt has its own limit only. */
 const limitOf = ({ request }: Contest, now: number): number =>

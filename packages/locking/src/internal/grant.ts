@@ -36,3 +36,7 @@ export const adopt = (
   }
   return held
 }
+
+/** What the contract of drivers asks of a grant. */
+export const hasFences = ({ fences, keys }: Grant): boolean =>
+  fences.length === keys.length && fences.every((fence) => typeof fence === "bigint" && fence > 0n)

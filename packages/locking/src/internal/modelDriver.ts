@@ -56,6 +56,13 @@ export const make = (options: {
             return grants.map((grant): Renewal => model.renew(at, grant, Duration.toMillis(grant.ttl)))
           }),
         release: (claim) => Effect.sync(() => model.release(now(), claim)),
+        offer: (grant) =>
+          Effect.sync(() => {
+            const answer = model.offer(now(), grant, Number(grant.fences[0]), Duration.toMillis(grant.ttl))
+            if (typeof answer === "string") return answer
+            const { keys, mode, token, ttl } = grant
+            return new ModelGrant(token, keys, mode, answer.fences.map(BigInt), ttl)
+          }),
         losses,
         inspect: (key) => Effect.sync(() => model.inspect(now(), key.id).map(toHolder)),
         list: (namespace) =>

@@ -21,6 +21,8 @@ export type Probe =
   | "limit reached"
   | "attempt abandoned"
   | "handed over"
+  | "offered to nobody"
+  | "offer answered after the heir had left"
   | "reader joined"
   | "stood back"
 

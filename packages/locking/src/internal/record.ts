@@ -29,20 +29,26 @@ export const make = (core: Core, id: string): KeyRecord => {
   return record
 }
 
+const isAlike = (held: HeldGrant, request: Request): boolean =>
+  request.keys.length === 1 && held.grant.keys.length === 1 && held.grant.keys[0]!.id === request.keys[0]!.id &&
+  request.call.mode === held.mode
+
 /** Whether a request may be served from a grant that was made for another. */
 const fits = (core: Core, held: HeldGrant, request: Request): boolean =>
-  request.keys.length === 1 && held.grant.keys.length === 1 && held.grant.keys[0]!.id === request.keys[0]!.id &&
-  request.call.mode === held.mode &&
-  isFresh(held.trust, core.timer.now(), held.ttl)
+  isAlike(held, request) && isFresh(held.trust, core.timer.now(), held.ttl)
 
 const withinTurn = (core: Core, held: HeldGrant, most: number): boolean =>
   held.handovers < most && core.timer.now() - held.handoversSince <= handoverSpan
 
-/** Whether a release may pass the grant on to this request instead. */
-const mayInherit = (core: Core, held: HeldGrant, request: Request): boolean =>
-  fits(core, held, request) && request.call.ttl === held.call.ttl && !held.yielding &&
-  (held.ttl === Infinity || request.call.autoRenew) && request.call.metadata === held.call.metadata &&
-  held.fencesUsed < held.grant.block && withinTurn(core, held, core.settings.maxHandovers)
+/** Whether the grant, were it made for this request, would be the same. */
+const isSame = (held: HeldGrant, request: Request): boolean =>
+  isAlike(held, request) && request.call.ttl === held.call.ttl && request.call.metadata === held.call.metadata &&
+  (held.ttl === Infinity || request.call.autoRenew)
+
+/** Whether the grant may be passed on without a word from the store. */
+const hasTurns = (core: Core, held: HeldGrant): boolean =>
+  isFresh(held.trust, core.timer.now(), held.ttl) && !held.yielding && held.fencesUsed < held.grant.block &&
+  withinTurn(core, held, core.settings.maxHandovers)
 
 const share = (core: Core, held: HeldGrant, request: Request): Hold => {
   held.handovers++
@@ -134,15 +140,25 @@ export const settle = (core: Core, record: KeyRecord, othersWait = false): void 
   }
 }
 
-/** Passes the grant on to the head of the queue, under the next number of its block. */
-export const handOver = (core: Core, held: HeldGrant): boolean => {
+/** The first in line here, if a grant for one key may become its own. */
+export const heirOf = (held: HeldGrant): Waiter | undefined => {
   const record = held.records[0]!
   const head = record.queue.first?.value
-  if (head === undefined || record.contender !== undefined || !mayInherit(core, held, head.request)) return false
+  return head !== undefined && record.contender === undefined && isSame(held, head.request) ? head : undefined
+}
+
+/** Passes the grant on to the head of the queue, under the next number of its block. */
+export const handOver = (core: Core, held: HeldGrant): boolean => {
+  const heir = heirOf(held)
+  if (heir === undefined || !hasTurns(core, held)) return false
   sometimes("handed over")
-  signal(core, head, share(core, held, head.request))
-  settle(core, record)
+  inherit(core, heir, share(core, held, heir.request))
   return true
+}
+
+export const inherit = (core: Core, heir: Waiter, hold: Hold): void => {
+  signal(core, heir, hold)
+  settle(core, heir.record)
 }
 
 /** The contender leaves; the key goes on without it. */

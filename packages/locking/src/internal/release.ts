@@ -1,12 +1,14 @@
 /**
  * The end of a hold: its grant goes to the next one here, or back to the store.
  */
+import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import type { Released } from "../LockDriver.js"
+import type { DriverError, Grant, Released } from "../LockDriver.js"
 import * as calls from "./calls.js"
 import { Activity, begin, type Core, finish, type HeldGrant, type Hold, noteIdle } from "./core.js"
 import { abandon } from "./giveback.js"
+import { adopt, hasFences } from "./grant.js"
 import * as holds from "./hold.js"
 import { detach, lose } from "./loss.js"
 import { sometimes } from "./probes.js"
@@ -36,36 +38,72 @@ export const end = (hold: Hold): Effect.Effect<boolean> =>
     return Effect.succeed(gaveUp)
   })
 
+/**
+ * Back to the store, which may leave it here for the first in line. Ends with the answer that it was given.
+ */
 const giveBack = <A>(core: Core, held: HeldGrant, answer: A, now: number): Effect.Effect<A> => {
-  const lapsesAt = held.trust._tag === "Held" ? held.trust.until + trust.margin(held.ttl) : now
+  const { driver } = core
+  const limit = held.call.attemptTimeout
+  const offer = held.mode === "exclusive" && held.grant.keys.length === 1 && records.heirOf(held) !== undefined
+    ? driver.offer
+    : undefined
+  const lapsesAt = offer !== undefined
+    ? now + limit + held.ttl
+    : held.trust._tag === "Held"
+    ? held.trust.until + trust.margin(held.ttl)
+    : now
   const joiner = new calls.Joiner()
   const activity = new Activity("background", () => {}, () => joiner.resume?.())
   begin(core, activity)
   held.trust = trust.released
   detach(core, held)
   for (const record of held.records) record.releasing++
-  // a release and a renewal never cross
-  const release = () =>
-    held.renewal === undefined
-      ? core.driver.release(held.grant)
-      : Effect.zipRight(renewalEnded(held), Effect.suspend(() => core.driver.release(held.grant)))
-  return Effect.map(
-    calls.ask(core, release, now + held.call.attemptTimeout, calls.noRestore, joiner),
-    (exit) => {
-      released(core, held, exit, lapsesAt)
-      finish(core, activity)
-      return answer
+  const tell = (call: (grant: Grant) => Effect.Effect<Grant | Released, DriverError>) =>
+    calls.ask(
+      core,
+      // a release and a renewal never cross
+      held.renewal === undefined
+        ? () => call(held.grant)
+        : () => Effect.zipRight(renewalEnded(held), Effect.suspend(() => call(held.grant))),
+      now + limit,
+      calls.noRestore,
+      joiner
+    )
+  const end = (exit: Exit.Exit<Grant | Released, unknown> | undefined): Effect.Effect<A> => {
+    const said = exit !== undefined && Exit.isSuccess(exit) ? exit.value : undefined
+    if (!isGrant(said)) released(core, held, said, lapsesAt)
+    else if (!passOn(core, held, said, now)) {
+      sometimes("offer answered after the heir had left")
+      return Effect.flatMap(tell(driver.release), end)
     }
-  )
+    finish(core, activity)
+    return Effect.succeed(answer)
+  }
+  return Effect.flatMap(tell(offer ?? driver.release), end)
+}
+
+const isGrant = (said: Grant | Released | undefined): said is Grant =>
+  typeof said === "object" && said?._tag === "Grant"
+
+/** Nobody waits elsewhere: the first in line here has what the store granted anew. */
+const passOn = (core: Core, held: HeldGrant, grant: Grant, start: number): boolean => {
+  const heir = records.heirOf(held)
+  const now = core.timer.now()
+  const isUsable = hasFences(grant) && trust.isTrusted(trust.granted(start, Duration.toMillis(grant.ttl)), now)
+  if (core.closed || heir === undefined || !isUsable) return false
+  sometimes("offered to nobody")
+  for (const record of held.records) record.releasing--
+  const next = adopt(core, grant, start, heir.request, held.records, now, held.unansweredUntil)
+  records.inherit(core, heir, holds.open(core, next, heir.request, now))
+  return true
 }
 
 const released = (
   core: Core,
   held: HeldGrant,
-  exit: Exit.Exit<Released, unknown> | undefined,
+  answer: Released | undefined,
   lapsesAt: number
 ): void => {
-  const answer = exit !== undefined && Exit.isSuccess(exit) ? exit.value : undefined
   if (answer === undefined) {
     sometimes("release outcome unknown")
     core.instruments.releaseFailed(1)

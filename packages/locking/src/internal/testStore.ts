@@ -25,6 +25,7 @@ export const operations = [
   "withdraw",
   "renew",
   "release",
+  "offer",
   "inspect",
   "list",
   "forceRelease"
@@ -209,6 +210,13 @@ export const make: Effect.Effect<TestStore, never, Scope.Scope> = Effect.gen(fun
     } else wake()
   }
 
+  /** What was given back is not the node's any more. */
+  const noting = <A>(node: Node, claim: Claim, execute: Effect.Effect<A, DriverError>) =>
+    Effect.map(execute, (answer) => {
+      if (typeof answer === "string") node.claims.delete(claim.token)
+      return answer
+    })
+
   const dead = Effect.fail(notSent("the node was killed"))
 
   const contention = (node: Node, inner: Contention): Contention => ({
@@ -245,7 +253,17 @@ export const make: Effect.Effect<TestStore, never, Scope.Scope> = Effect.gen(fun
     addNode(name) {
       const node: Node = {
         name,
-        calls: { attempt: 0, arm: 0, withdraw: 0, renew: 0, release: 0, inspect: 0, list: 0, forceRelease: 0 },
+        calls: {
+          attempt: 0,
+          arm: 0,
+          withdraw: 0,
+          renew: 0,
+          release: 0,
+          offer: 0,
+          inspect: 0,
+          list: 0,
+          forceRelease: 0
+        },
         state: "alive",
         parked: new Set(),
         claims: new Map(),
@@ -268,13 +286,9 @@ export const make: Effect.Effect<TestStore, never, Scope.Scope> = Effect.gen(fun
           contend: (request) => contention(node, inner.contend(request)),
           renew: (grants) =>
             call(node, "renew", inner.renew(grants), Effect.succeed(grants.map((): Renewal => ({ _tag: "Unknown" })))),
-          release: (claim) => {
-            const execute = Effect.map(inner.release(claim), (answer) => {
-              node.claims.delete(claim.token)
-              return answer
-            })
-            return call(node, "release", execute, Effect.succeed("released"))
-          },
+          release: (claim) =>
+            call(node, "release", noting(node, claim, inner.release(claim)), Effect.succeed("released")),
+          offer: (grant) => call(node, "offer", noting(node, grant, inner.offer!(grant)), Effect.succeed("released")),
           inspect: (key) => call(node, "inspect", inner.inspect(key), dead),
           list: (namespace) => call(node, "list", inner.list(namespace), dead),
           forceRelease: (key, options) => call(node, "forceRelease", inner.forceRelease(key, options), dead)

@@ -19,6 +19,8 @@ const required: Readonly<Record<Probe, true>> = {
   "limit reached": true,
   "attempt abandoned": true,
   "handed over": true,
+  "offered to nobody": true,
+  "offer answered after the heir had left": true,
   "reader joined": true,
   "stood back": true
 }

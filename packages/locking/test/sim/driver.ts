@@ -52,6 +52,7 @@ export interface DriverSettings {
 export interface CallWatcher {
   readonly attempt: (process: Process, token: OwnerToken) => void
   readonly release: (process: Process, claim: Claim) => void
+  readonly offer: (process: Process, claim: Claim) => void
   readonly renew: (process: Process) => void
 }
 
@@ -156,8 +157,19 @@ export const make = (
             watcher.release(process, claim)
             return call(`release ${claim.token}`, () => store.release(claim))
           }),
+        offer: (grant) =>
+          Effect.suspend(() => {
+            watcher.offer(process, grant)
+            return Effect.map(
+              call(`offer ${grant.token}`, () =>
+                store.offer(grant, Number(grant.fences[0]), Duration.toMillis(grant.ttl))),
+              (answer) =>
+                typeof answer === "string" ? answer : { ...grant, fences: answer.fences.map(BigInt) }
+            )
+          }),
         losses,
-        inspect: (key) => call(`inspect ${key.key}`, () => store.inspect(key).map(toHolder)),
+        inspect: (key) =>
+          call(`inspect ${key.key}`, () => store.inspect(key).map(toHolder)),
         list: (namespace) =>
           call("list", () =>
             store.list(namespace).map(({ holders, key }): HeldKey => ({

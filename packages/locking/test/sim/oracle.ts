@@ -10,6 +10,8 @@ export interface Oracle {
   /** A process sends an attempt, gives a token up, or renews what it has. */
   readonly attempted?: (process: Process, token: OwnerToken) => void
   readonly released?: (process: Process, claim: Claim) => void
+  /** It offers its grant to others, and gives it up where they want it. */
+  readonly offered?: (process: Process, claim: Claim) => void
   readonly renewed?: (process: Process) => void
   /** A section begins, acts, and is left. */
   readonly entered?: (run: Run) => void

@@ -5,6 +5,7 @@
  */
 import {
   fenceBlock,
+  type Granted,
   Interest,
   interestWindow,
   type Refused,
@@ -28,7 +29,7 @@ export interface Row {
   readonly until: number
 }
 
-export type StoreCall = "attempt" | "renew" | "release" | "force" | "forget"
+export type StoreCall = "attempt" | "renew" | "release" | "offer" | "force" | "forget"
 
 /** A row appeared, got another end, or went away, because of a call in the name of `caller`. */
 export interface StoreChange {
@@ -90,6 +91,11 @@ export class Store {
   release(claim: Claim): Released {
     if (this.settings.bars) this.barred.add(claim.token)
     return this.watched("release", claim.token, claim.keys, () => this.model.release(this.now, claim))
+  }
+
+  offer(claim: Claim, fence: number, ttl: number): Granted | Released {
+    if (this.settings.bars && this.barred.has(claim.token)) return "gone"
+    return this.watched("offer", claim.token, claim.keys, () => this.model.offer(this.now, claim, fence, ttl))
   }
 
   forceRelease(key: ResolvedKey): ReadonlyArray<StoreGrant> {
@@ -167,10 +173,10 @@ export class Store {
     keys.forEach((key, i) => {
       const after = this.rows(key.id)
       for (const row of before[i]) {
-        if (!after.some((other) => other.token === row.token)) this.report("removed", call, caller, key, row)
+        if (!after.some((other) => isSame(other, row))) this.report("removed", call, caller, key, row)
       }
       for (const row of after) {
-        const old = before[i].find((other) => other.token === row.token)
+        const old = before[i].find((other) => isSame(other, row))
         if (old === undefined) this.report("granted", call, caller, key, row)
         else if (old.until !== row.until) this.report("extended", call, caller, key, row)
       }
@@ -188,6 +194,9 @@ export class Store {
     this.onChange({ kind, call, caller, key, row })
   }
 }
+
+/** Another fence makes it another grant. */
+const isSame = (a: Row, b: Row): boolean => a.token === b.token && a.fence === b.fence
 
 const toRow = (grant: StoreGrant): Row => ({
   token: grant.token,

@@ -217,6 +217,9 @@ class World {
       release: (of, claim) => {
         for (const oracle of this.oracles) oracle.released?.(of, claim)
       },
+      offer: (of, claim) => {
+        for (const oracle of this.oracles) oracle.offered?.(of, claim)
+      },
       renew: (of) => {
         for (const oracle of this.oracles) oracle.renewed?.(of)
       }

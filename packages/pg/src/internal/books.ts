@@ -61,10 +61,10 @@ export class Books {
     }
   }
 
-  /** What has to be unlocked at the server. */
-  disown(owned: Owned): ReadonlyArray<Row> {
+  /** What has to be unlocked at the server, or be asked for again where nobody waits for it. */
+  disown(owned: Owned, exclusive: Action = Action.unlock): ReadonlyArray<Row> {
     if (!this.owned.delete(owned.token)) return []
-    const action = owned.request.mode === "shared" ? Action.unlockShared : Action.unlock
+    const action = owned.request.mode === "shared" ? Action.unlockShared : exclusive
     const rows: Array<Row> = []
     for (const ids of owned.ids) {
       const lock = this.locks.get(ids.lock)
@@ -144,6 +144,7 @@ const pairName = ([high, low]: Pair): string => `${high},${low}`
 export const undoOf = ({ action, ids }: Row): readonly [name: string, undo: Row] | undefined => {
   switch (action) {
     case Action.lock:
+    case Action.offer:
     case Action.unlock:
       return [nameOf(ids.lock, "exclusive"), { action: Action.unlock, ids }]
     case Action.lockShared:

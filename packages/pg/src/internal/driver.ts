@@ -17,7 +17,7 @@ import * as Queue from "effect/Queue"
 import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import * as admin from "./admin.js"
-import type { Owned } from "./books.js"
+import { Owned } from "./books.js"
 import { check } from "./check.js"
 import * as contention from "./contention.js"
 import * as fences from "./fences.js"
@@ -74,7 +74,7 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
       revoke: ({ request, token }) =>
         Effect.zipRight(
           Effect.sync(() => losses.unsafeOffer({ token, reason: "revoked" })),
-          release({ token, keys: request.keys })
+          giveUp({ token, keys: request.keys })
         )
     })
     const listener: listeners.Listener = yield* listeners.make({
@@ -103,23 +103,36 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
       longest: Duration.millis(settings.sessionTtl)
     }
 
-    // what the session held ended with it
-    const release = ({ keys, token }: Pick<Claim, "keys" | "token">): Effect.Effect<Released, DriverError> =>
-      askIfOpen<Released>(session.queue, "gone", (answer, fail) => {
+    /** With the grant that it is about, the lock stays here where nobody waits for it. */
+    const giveUp = <A extends Grant = never>(
+      { keys, token }: Pick<Claim, "keys" | "token">,
+      offered?: A
+    ): Effect.Effect<Released | A, DriverError> =>
+      // what the session held ended with it
+      askIfOpen<Released | A>(session.queue, "gone", (answer, fail) => {
+        let owned: Owned | undefined
         let rows: ReadonlyArray<Row> = []
         return new RowsJob(
           // an attempt of this token that is on its way has its answer first
           keys.map(lockId),
           () => {
-            const owned = session.books.owned.get(token)
+            owned = session.books.owned.get(token)
             if (owned === undefined) answer("gone")
-            else {
-              rows = session.books.disown(owned)
+            else if (offered !== undefined && owned.fences[0] !== offered.fences[0]) {
+              answer({ ...offered, fences: owned.fences })
+            } else {
+              rows = session.books.disown(owned, offered && Action.offer)
               if (rows.length === 0) answer("released")
             }
             return rows
           },
           (codes) => {
+            if (offered !== undefined && codes[0]! > Code.gone) {
+              const { ids, request } = owned!
+              session.books.own(new Owned(token, request, ids, codes, wallNow()))
+              session.saw(codes[0]!)
+              return answer({ ...offered, fences: codes })
+            }
             // the server tells the others, not its own session
             for (const { ids } of rows) session.books.wake(ids.lock)
             answer(releasedOf(codes))
@@ -157,7 +170,8 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
       exclusionId: lockId,
       contend: (request) => contention.make(environment, request),
       renew,
-      release,
+      release: (claim) => giveUp<never>(claim),
+      offer: (grant) => giveUp(grant, grant),
       losses,
       inspect: questions.inspect,
       list: () => questions.list,

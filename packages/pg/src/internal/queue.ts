@@ -56,6 +56,7 @@ const fewestApart = 16
 
 const acquires: ReadonlySet<Action> = new Set([
   Action.lock,
+  Action.offer,
   Action.lockShared,
   Action.joinShared,
   Action.interest,
@@ -258,8 +259,9 @@ export const toStatement = (batch: Batch, marker: string, rows: ReadonlyArray<Ro
   if (rows.length === 1) {
     const { action, ids: { interest, lock } } = rows[0]!
     if (action === Action.lock) return { name: "effect_locking_lock", text: batch.lock, values: [marker, lock] }
-    if (action === Action.unlock) {
-      return { name: "effect_locking_unlock", text: batch.unlock, values: [marker, lock, ...interest.map(String)] }
+    if (action === Action.unlock || action === Action.offer) {
+      const which = action === Action.offer ? "offer" : "unlock"
+      return { name: `effect_locking_${which}`, text: batch[which], values: [marker, lock, ...interest.map(String)] }
     }
   }
   // what an action does not use need not be known

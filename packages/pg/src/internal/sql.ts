@@ -29,6 +29,8 @@ export const Action = {
   /** A fence for a further reader of a lock that this session shares; 0: a writer waits. */
   joinShared: "f",
   unlock: "u",
+  /** A fence where nobody waits; where somebody does, what unlocking answers. */
+  offer: "r",
   unlockShared: "v",
   /** 1: registered; -2: somebody is looking for interest at this moment, ask again. */
   interest: "i",
@@ -62,6 +64,12 @@ const unlocked = (unlock: string, lock = "t.k", interest = "t.a, t.b") =>
     notify(lock)
   } end`
 
+/** Who registers after the look finds the lock taken, and is seen by the next look. */
+const offered = (fence: string, lock = "t.k", interest = "t.a, t.b") =>
+  `case when pg_try_advisory_xact_lock(${interest}) then ${fence} when not pg_advisory_unlock(${lock}) then ${Code.gone} else ${
+    notify(lock)
+  } end`
+
 /** The statements for rows of a batch. */
 export interface Batch {
   /** Any number of them, row by row, in order. Parameters: marker, actions, locks, the halves of interest and of intent. */
@@ -70,6 +78,8 @@ export interface Batch {
   readonly lock: string
   /** Parameters: marker, lock, the halves of interest. */
   readonly unlock: string
+  /** The same. */
+  readonly offer: string
 }
 
 const guarded = (answer: string) => `(case when ${mine("$1")} then ${answer} else ${Code.notOurs} end)::text`
@@ -81,6 +91,7 @@ export const batch = (fence: string): Batch => ({
  when '${Action.lockShared}' then case when pg_try_advisory_xact_lock_shared(t.c, t.d)
   then case when pg_try_advisory_lock_shared(t.k) then ${fence} else ${Code.busy} end else ${Code.busy} end
  when '${Action.joinShared}' then case when pg_try_advisory_xact_lock_shared(t.c, t.d) then ${fence} else ${Code.busy} end
+ when '${Action.offer}' then ${offered(fence)}
  when '${Action.unlock}' then ${unlocked("pg_advisory_unlock(t.k)")}
  when '${Action.unlockShared}' then ${unlocked("pg_advisory_unlock_shared(t.k)")}
  when '${Action.interest}' then case when pg_try_advisory_lock_shared(t.a, t.b) then ${Code.done} else ${Code.retry} end
@@ -93,7 +104,8 @@ export const batch = (fence: string): Batch => ({
   }
 from unnest($2::text[], $3::int8[], $4::int4[], $5::int4[], $6::int4[], $7::int4[]) with ordinality t(o, k, a, b, c, d, i)`,
   lock: `select ${guarded(locked("$2::int8", fence))}`,
-  unlock: `select ${guarded(unlocked("pg_advisory_unlock($2::int8)", "$2::int8", "$3::int4, $4::int4"))}`
+  unlock: `select ${guarded(unlocked("pg_advisory_unlock($2::int8)", "$2::int8", "$3::int4, $4::int4"))}`,
+  offer: `select ${guarded(offered(fence, "$2::int8", "$3::int4, $4::int4"))}`
 })
 
 /**

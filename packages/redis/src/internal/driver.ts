@@ -52,6 +52,7 @@ export const make = (parts: Parts): Effect.Effect<LockDriver, never, Scope.Scope
     ),
     (losses): LockDriver => {
       const { channels, prefix, store } = parts
+      const { offer } = store
       const recordsOf = (keys: LockRequest["keys"]) => keys.map((key) => recordOf(prefix, key))
       const onDeposed: Listener = (token) => {
         if (token !== "") losses.unsafeOffer({ token, reason: "revoked" })
@@ -76,6 +77,14 @@ export const make = (parts: Parts): Effect.Effect<LockDriver, never, Scope.Scope
             grants.map(({ keys, token, ttl }) => ({ records: recordsOf(keys), token, ttl: Duration.toMillis(ttl) }))
           )),
         release: ({ keys, token }) => toEffect(store.release(recordsOf(keys), token)),
+        offer: offer && ((grant) =>
+          toEffect(map(
+            offer(
+              { records: recordsOf(grant.keys), token: grant.token, ttl: Duration.toMillis(grant.ttl) },
+              grant.fences[0]!
+            ),
+            (answer) => typeof answer === "string" ? answer : { ...grant, fences: answer.fences }
+          ))),
         losses,
         inspect: (key) => toEffect(store.inspect(recordOf(prefix, key))),
         list: parts.list,

@@ -237,22 +237,13 @@ end
 return answer`
 )
 
-/** Gives up whatever the token owns, and its place unless ARGV[2] is `keep`. Answers `gone`, `lapsed`, `woke` or `released`. */
-export const release = script(
-  "release",
-  `
+/** Nobody but the holder is in the record: its fence, its holder, and what that said of itself. */
+const alone = `
 local token=ARGV[1]
--- nobody but the holder is in the record: its fence, its holder, and what that said of itself
-if #KEYS==1 and redis.call('HLEN',KEYS[1])==3 then
-  local own=redis.call('HGET',KEYS[1],'h'..token)
-  if own then
-    redis.call('HDEL',KEYS[1],'h'..token,'m'..token)
-    return tonumber(string.match(own,'^%u (%d+)'))<=ms and 'lapsed' or 'released'
-  end
-end
-`,
-  records,
-  `
+local alone=#KEYS==1 and redis.call('HLEN',KEYS[1])==3 and redis.call('HGET',KEYS[1],'h'..token)
+`
+
+const giveUp = `
 local owned,lapsed,woke=0,false,false
 for _,key in ipairs(KEYS) do
   local r=read(key)
@@ -266,6 +257,57 @@ for _,key in ipairs(KEYS) do
   end
 end
 return owned<#KEYS and 'gone' or lapsed and 'lapsed' or woke and 'woke' or 'released'`
+
+/** Gives up whatever the token owns, and its place unless ARGV[2] is `keep`. Answers `gone`, `lapsed`, `woke` or `released`. */
+export const release = script(
+  "release",
+  alone,
+  `
+if alone then
+  redis.call('HDEL',KEYS[1],'h'..token,'m'..token)
+  return tonumber(string.match(alone,'^%u (%d+)'))<=ms and 'lapsed' or 'released'
+end
+`,
+  records,
+  giveUp
+)
+
+/**
+ * Leaves a record that nobody waits for to its writer, under a new block of fences: answers the first one, or as
+ * `release` does. The fence of ARGV[3] is the one that it has; what has another by now was here before.
+ */
+export const offer = script(
+  "offer",
+  alone,
+  `
+local key,ttl,keep=KEYS[1],tonumber(ARGV[4]),tonumber(ARGV[5])
+local function again(own,last,longest)
+  local mode,till,fence=string.match(own,'^(%u) (%d+) (%d+)')
+  if tonumber(till)<=ms then return end
+  if fence~=ARGV[3] then return {fence} end
+  fence=f(math.max(last+1,us))
+  redis.call('HSET',key,'f',f(tonumber(fence)+${
+    fenceBlock - 1
+  }),'h'..token,mode..' '..f(ms+ttl)..' '..fence..' '..f(ms))
+  redis.call('PEXPIRE',key,longest)
+  return {fence}
+end
+local kept=alone and again(alone,tonumber(redis.call('HGET',key,'f')) or 0,f(ttl+keep))
+if kept then return kept end
+`,
+  records,
+  `
+local r=read(key)
+local wanted=false
+for _,w in pairs(r.w) do if waits(w) then wanted=true end end
+local own=r.h[token]
+if own and (not wanted or own.fence~=ARGV[3]) then
+  own.till=math.max(own.till,ms+ttl)
+  local kept=again(redis.call('HGET',key,'h'..token),r.f,need(r,own.till,keep))
+  if kept then return kept end
+end
+`,
+  giveUp
 )
 
 /** Gives up a place, and wakes those who were behind it. */

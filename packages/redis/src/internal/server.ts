@@ -181,6 +181,13 @@ export const make = (connection: Connection, settings: Settings): Server => {
     },
     release: giveUp("leave"),
     takeBack,
+    offer: ({ records, token, ttl }, fence) =>
+      map(run(scripts.offer, records, [token, "leave", String(fence), String(ttl), keep]), (reply) =>
+        isReleased(reply)
+          ? reply
+          : Array.isArray(reply) && reply.length === 1
+          ? { _tag: "Granted", fences: [BigInt(reply[0])] }
+          : unintelligible("offer")),
     withdraw: (records, waiter) =>
       map(every(inSlots(records).map((slot) => run(scripts.withdraw, slot, [waiter]))), () => true as const),
     inspect: (record) => map(ask(scripts.inspect, [record], []), toHolders),

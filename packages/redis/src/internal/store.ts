@@ -56,6 +56,8 @@ export interface Store {
   /** In the same order; `Unknown` where it is not known. */
   readonly renew: (grants: ReadonlyArray<Owned>) => Ask<ReadonlyArray<Renewed | { readonly _tag: "Unknown" }>>
   readonly release: (records: ReadonlyArray<string>, token: OwnerToken) => Ask<Released>
+  /** Granted anew where nobody waits. Where it is missing, whoever wants that releases and asks again. */
+  readonly offer?: (owned: Owned, fence: bigint) => Ask<Granted | Released>
   readonly withdraw: (records: ReadonlyArray<string>, waiter: string) => Ask<true>
   readonly inspect: (record: string) => Ask<ReadonlyArray<Holder>>
   /** Takes a record from its holders, who hear of it on the channel, and answers who they were. */

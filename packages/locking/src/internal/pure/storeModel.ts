@@ -74,6 +74,8 @@ export class Interest {
 }
 
 interface MutableGrant extends StoreGrant {
+  fence: number
+  since: number
   until: number
 }
 
@@ -167,6 +169,20 @@ export class StoreModel {
     if (this.deposed.size > 0) this.deposed.delete(token)
     if (woken !== undefined) wakeAll(woken)
     return owned < keys.length ? "gone" : lapsed ? "lapsed" : woke ? "woke" : "released"
+  }
+
+  /** Granted anew where nobody waits, and released where somebody does. A repeated call answers what the first one did. */
+  offer(now: number, claim: Claim, fence: number, ttl: number): Granted | Released {
+    const row = this.rows.get(claim.keys[0]!.id)
+    const grant = row === undefined ? undefined : ownGrant(row, claim.token)
+    if (grant === undefined || grant.until <= now) return this.release(now, claim)
+    if (grant.fence === fence) {
+      if (row!.interests !== undefined && hasLive(row!.interests, now)) return this.release(now, claim)
+      grant.fence = this.nextFence(now)
+      grant.since = now
+      grant.until = now + ttl
+    }
+    return { _tag: "Granted", fences: [grant.fence] }
   }
 
   /** From now on what frees one of the keys calls `wake`, until the waiter withdraws; too late after that. */
@@ -265,10 +281,15 @@ export class StoreModel {
       if (until > own.until) own.until = until
       return own.fence
     }
-    // the clock's part lets them rise over a store that was lost, the counter's over a clock that was set back
+    const fence = this.nextFence(now)
+    row.grants.push({ token, request, fence, since: now, until })
+    return fence
+  }
+
+  /** The clock's part lets them rise over a store that was lost, the counter's over a clock that was set back. */
+  private nextFence(now: number): number {
     const fence = Math.max(this.lastFence + 1, Math.floor(now * 1_000))
     this.lastFence = fence + fenceBlock - 1
-    row.grants.push({ token, request, fence, since: now, until })
     return fence
   }
 

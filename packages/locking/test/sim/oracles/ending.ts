@@ -12,16 +12,18 @@ const isGuarded = ({ gaveBack, operation }: Run): boolean =>
 /** I8: a lease is given back when its section is over with its finalizers, not before; and then it is given back. */
 export const release = (facts: Facts, violate: Violate): Oracle => {
   const { plan, store } = facts
-  return {
-    released: (process, claim) => {
-      for (const { grant, invalid, name, run } of facts.holdings) {
-        if (grant?.token !== claim.token || run.node.process !== process || run.gaveBack) continue
-        // closing does not wait for ever
-        if (invalid === undefined && run.node.state === "up" && run.phase === "holding" && run.section !== "left") {
-          violate(`${name} was given back while its section went on`)
-        }
+  const givenUp: Oracle["released"] = (process, claim) => {
+    for (const { grant, invalid, name, run } of facts.holdings) {
+      if (grant?.token !== claim.token || run.node.process !== process || run.gaveBack) continue
+      // closing does not wait for ever
+      if (invalid === undefined && run.node.state === "up" && run.phase === "holding" && run.section !== "left") {
+        violate(`${name} was given back while its section went on`)
       }
-    },
+    }
+  }
+  return {
+    released: givenUp,
+    offered: givenUp,
     idle: () => {
       for (const key of facts.grants.keys()) {
         for (const grant of facts.grantsOf(key)) {
@@ -119,7 +121,9 @@ export const ownership = (_facts: Facts, violate: Violate): Oracle => {
     changed: ({ call, caller, key, kind, row }) => {
       if (call === "force" || call === "forget") return
       if (row.token !== caller) violate(`${call} of ${caller} ${kind} the row of ${row.token} on ${key.key}`)
-      if (kind === "granted" && call !== "attempt") violate(`${call} of ${caller} took ${key.key} back`)
+      if (kind === "granted" && call !== "attempt" && call !== "offer") {
+        violate(`${call} of ${caller} took ${key.key} back`)
+      }
     }
   }
 }

@@ -1,4 +1,4 @@
-import type { Capabilities } from "effect-locking/LockDriver"
+import type { LockDriver } from "effect-locking/LockDriver"
 import * as Duration from "effect/Duration"
 import type { DriverUnderTest } from "../../LockDriverSuite.js"
 import type { Need } from "./world.js"
@@ -7,10 +7,12 @@ import type { Need } from "./world.js"
 export const missing = (
   needs: ReadonlyArray<Need>,
   { faults = {}, storeView = {} }: DriverUnderTest,
-  capabilities: Capabilities
+  { capabilities, offer }: LockDriver
 ): string | undefined => {
   const ways: Record<Need, readonly [has: boolean, otherwise: string]> = {
     "shared mode": [capabilities.modes.includes("shared"), "it has no shared mode"],
+    fair: [capabilities.fair, "it keeps no order across processes"],
+    offers: [offer !== undefined, "it offers nothing"],
     push: [capabilities.push, "it does not push"],
     "expiry by the server": [capabilities.expiry === "server", "its store ends no grant by its ttl"],
     "expiry by the session": [capabilities.expiry === "session", "its grants do not end with a session"],

@@ -36,6 +36,8 @@ export type Run = Effect.Effect<void, unknown, Scope.Scope>
 /** What a case needs, by the names of the options and capabilities that say so. */
 export type Need =
   | "shared mode"
+  | "fair"
+  | "offers"
   | "push"
   | "expiry by the server"
   | "expiry by the session"
@@ -76,6 +78,7 @@ export interface RequestOptions {
   /** Milliseconds; `Infinity` for no end. */
   readonly ttl?: number
   readonly waiting?: boolean
+  readonly fair?: boolean
   readonly token?: OwnerToken
   readonly metadata?: Readonly<Record<string, string>>
   readonly session?: string
@@ -109,6 +112,7 @@ export interface Process {
   ) => Effect.Effect<Busy, DriverError, Scope.Scope>
   readonly renew: (...grants: ReadonlyArray<Grant>) => ReturnType<LockDriver["renew"]>
   readonly release: LockDriver["release"]
+  readonly offer: NonNullable<LockDriver["offer"]>
   /** The reason for which the driver says that a grant is lost. */
   readonly loss: (token: OwnerToken) => Effect.Effect<LossReason>
 }
@@ -118,7 +122,7 @@ export interface Node {
   readonly locking: Locking.Locking
   readonly driver: LockDriver
   /** Calls of the engine that the driver has answered. */
-  readonly answered: { attempt: number; arm: number; withdraw: number; renew: number; release: number }
+  readonly answered: { attempt: number; arm: number; withdraw: number; renew: number; release: number; offer: number }
 }
 
 export interface World {
@@ -287,13 +291,14 @@ const timePasses = (closing: Closing): Effect.Effect<void, never, Scope.Scope> =
 
 const makeProcess = (world: World, driver: LockDriver): Process => {
   const contend: Process["contend"] = (keys, options = {}) => {
-    const { metadata = {}, mode = "exclusive", session = "suite", ttl = world.longTtl, waiting = true } = options
+    const { fair = false, metadata = {}, mode = "exclusive", session = "suite", ttl = world.longTtl, waiting = true } =
+      options
     const token = options.token ?? newToken()
     const contention = driver.contend({
       keys,
       mode,
       ttl: Duration.millis(ttl),
-      fair: false,
+      fair,
       waiting,
       holder: { session, metadata }
     })
@@ -335,6 +340,7 @@ const makeProcess = (world: World, driver: LockDriver): Process => {
       }),
     renew: (...grants) => driver.renew(grants),
     release: (claim) => driver.release(claim),
+    offer: (grant) => driver.offer!(grant),
     loss: (token) =>
       Effect.map(
         world.until("the driver tells of the loss", Effect.map(drain, () => lost.has(token))),
@@ -345,7 +351,7 @@ const makeProcess = (world: World, driver: LockDriver): Process => {
 
 /** Every member by name: a driver may be an instance of a class. */
 const counting = (driver: LockDriver): Pick<Node, "driver" | "answered"> => {
-  const answered: Node["answered"] = { attempt: 0, arm: 0, withdraw: 0, renew: 0, release: 0 }
+  const answered: Node["answered"] = { attempt: 0, arm: 0, withdraw: 0, renew: 0, release: 0, offer: 0 }
   const counted = <A, E>(name: keyof Node["answered"], call: () => Effect.Effect<A, E>): Effect.Effect<A, E> =>
     Effect.tap(Effect.suspend(call), () => {
       answered[name]++
@@ -367,6 +373,7 @@ const counting = (driver: LockDriver): Pick<Node, "driver" | "answered"> => {
       },
       renew: (grants) => counted("renew", () => driver.renew(grants)),
       release: (claim) => counted("release", () => driver.release(claim)),
+      offer: driver.offer && ((grant) => counted("offer", () => driver.offer!(grant))),
       losses: driver.losses,
       inspect: (key) => driver.inspect(key),
       list: (namespace) => driver.list(namespace),

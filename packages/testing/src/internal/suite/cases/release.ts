@@ -1,9 +1,10 @@
+import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Scope from "effect/Scope"
 import { assert } from "vitest"
-import { type Group, newToken, settle, test, type World } from "../world.js"
+import { type Group, newToken, settle, test, testIf, type World } from "../world.js"
 
 /** Another process gets the key at once. */
 const assertFree = (world: World, locking: Effect.Effect.Success<ReturnType<World["node"]>>["locking"]) =>
@@ -49,6 +50,120 @@ export const releases: Group = {
         yield* three.assertBusy([keys[0]!], "one holds it")
         yield* three.grant([keys[1]!])
       })),
+
+    testIf(["offers"])(
+      "R6.4 R3.1 an offer that nobody wants grants anew, under higher fences",
+      (world) =>
+        Effect.gen(function*() {
+          const keys = yield* world.keys("k")
+          const [one, two] = [yield* world.process, yield* world.process]
+          let grant = yield* one.grant(keys)
+          for (let i = 0; i < 3; i++) {
+            const answer = yield* one.offer(grant)
+            if (typeof answer === "string") return assert.fail(`expected a grant, got ${answer}`)
+            assert.isAtLeast(Number(answer.fences[0]!), Number(grant.fences[0]!) + grant.block)
+            assert.deepInclude(answer, { token: grant.token, keys, mode: "exclusive" })
+            yield* two.assertBusy(keys, "one holds it still")
+            assert.deepStrictEqual((yield* one.renew(answer))[0], { _tag: "Confirmed", contended: false })
+            grant = answer
+          }
+          assert.strictEqual(yield* one.release(grant), "released")
+          const next = yield* two.grant(keys)
+          assert.isAtLeast(Number(next.fences[0]!), Number(grant.fences[0]!) + grant.block)
+        })
+    ),
+
+    testIf(["offers", "push"])(
+      "R6.4 R6.2 an offer that somebody wants is a release",
+      (world) =>
+        Effect.gen(function*() {
+          const keys = yield* world.keys("k")
+          const [holder, waiter] = [yield* world.process, yield* world.process]
+          const grant = yield* holder.grant(keys)
+          const contender = waiter.contend(keys)
+          const woken = yield* Deferred.make<void>()
+          yield* contender.attempt
+          yield* contender.contention.arm(() => Deferred.unsafeDone(woken, Effect.void))
+          yield* contender.attempt
+          assert.strictEqual(yield* holder.offer(grant), "woke")
+          yield* world.within("the wake-up", Deferred.await(woken))
+          yield* world.until("the grant", Effect.map(contender.attempt, ({ _tag }) => _tag === "Grant"))
+          yield* contender.contention.withdraw
+          assert.strictEqual(yield* holder.offer(grant), "gone")
+          assert.strictEqual((yield* holder.renew(grant))[0]!._tag, "Lost")
+          yield* waiter.release(contender.claim)
+        })
+    ),
+
+    testIf(["offers"])(
+      "R6.4 an offer that comes twice only answers what came of it",
+      (world) =>
+        Effect.gen(function*() {
+          const keys = yield* world.keys("k")
+          const [holder, waiter] = [yield* world.process, yield* world.process]
+          const grant = yield* holder.grant(keys)
+          const answer = yield* holder.offer(grant)
+          const contender = waiter.contend(keys)
+          yield* contender.attempt
+          yield* contender.contention.arm(() => {})
+          yield* Effect.addFinalizer(() => Effect.ignore(contender.contention.withdraw))
+          assert.strictEqual((yield* contender.attempt)._tag, "Busy")
+          const again = yield* holder.offer(grant)
+          assert.deepStrictEqual(again, answer)
+          assert.strictEqual((yield* contender.attempt)._tag, "Busy")
+          assert.strictEqual((yield* holder.renew(grant))[0]!._tag, "Confirmed")
+        })
+    ),
+
+    testIf(["offers", "expiry by the server"])(
+      "R6.4 R2.3 an offer takes nothing back, and extends what it keeps",
+      (world) =>
+        Effect.gen(function*() {
+          const keys = yield* world.keys("k")
+          const [one, two] = [yield* world.process, yield* world.process]
+          const grant = yield* one.grant(keys, { ttl: 2 * world.ttl })
+          yield* world.pass(world.ttl)
+          const answer = yield* one.offer(grant)
+          if (typeof answer === "string") return assert.fail(`expected a grant, got ${answer}`)
+          yield* world.pass(1.5 * world.ttl)
+          yield* two.assertBusy(keys, "its time began anew")
+          yield* world.until("its end", Effect.map(two.attempt(keys), ({ _tag }) => _tag === "Grant"), 4 * world.ttl)
+          assert.oneOf(yield* one.offer(answer), ["lapsed", "gone"])
+          yield* one.assertBusy(keys, "two holds it")
+        })
+    ),
+
+    testIf(["offers"])(
+      "R6.4 who queues in one process needs one call for five leases",
+      (world) =>
+        Effect.gen(function*() {
+          const { answered, locking } = yield* world.node()
+          const lease = yield* locking.acquire("k")
+          const fences: Array<bigint> = [lease.fence]
+          const waiters = yield* Effect.forEach(Array.from({ length: 11 }), () =>
+            Effect.fork(locking.useLock("k", { waitTimeout: "50 seconds" }, ({ fence }) =>
+              Effect.sync(() =>
+                fences.push(fence)
+              ))))
+          yield* settle
+          yield* lease.release
+          yield* world.within("all of them", Effect.forEach(waiters, Fiber.join))
+          assert.deepStrictEqual(
+            fences,
+            [...fences].sort((a, b) =>
+              a < b ? -1 : 1
+            )
+          )
+          assert.strictEqual(new Set(fences).size, 12)
+          yield* world.until(
+            "the release",
+            Effect.sync(() => answered.release === 1)
+          )
+          // a slow machine ends a turn by its 50 ms
+          assert.isAtLeast(answered.offer, 2)
+          assert.strictEqual(answered.attempt, 1)
+        })
+    ),
 
     test("R1.1 B15 every end of a section gives it back", (world) =>
       Effect.gen(function*() {
