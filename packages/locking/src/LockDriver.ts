@@ -272,8 +272,9 @@ export interface Contention {
     readonly left: Duration.Duration
   }) => Effect.Effect<Grant | Busy | Full, DriverError>
   /**
-   * Arms the wake-up: once this effect has ended, any release of one of the keys calls `wake`, until `withdraw`.
-   * Calling it too often is harmless, a lost call costs a poll. `wake` is synchronous and may be called from anywhere.
+   * Arms the wake-up: once this effect has ended, a release of one of the keys calls `wake`, until `withdraw`. A store
+   * that knows the order of those who wait may wake the one whose turn it is, and another when that one withdraws; else
+   * it wakes all of them. Calling it too often is harmless, a lost call costs a poll. `wake` is synchronous and may be called from anywhere.
    * A driver that lost its channel arms again by itself and calls `wake` once it has.
    */
   readonly arm: (wake: () => void) => Effect.Effect<void, DriverError>

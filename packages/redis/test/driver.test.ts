@@ -303,6 +303,41 @@ for (const major of [5, 6] as const) {
           assert.strictEqual(yield* Queue.size(woken), 0)
         }))
 
+      it.effect("R6.4 the writer who has waited longest is woken, if it was seen lately; else everybody", () =>
+        Effect.gen(function*() {
+          const { one, two } = yield* Redis
+          const keys = [kit.key("in turn")]
+          const woken = yield* Queue.unbounded<string>()
+          const waiting = (name: string) =>
+            Effect.gen(function*() {
+              const waiter = kit.open(two, keys)
+              yield* waiter.arm(() => woken.unsafeOffer(name))
+              yield* kit.isBusy(waiter, name)
+              return waiter
+            })
+          const grant = yield* kit.take(kit.open(one, keys), kit.token())
+          const first = yield* waiting("first")
+          const second = yield* waiting("second")
+          const third = yield* waiting("third")
+          assert.strictEqual(yield* one.release(grant), "woke")
+          assert.strictEqual(yield* Queue.take(woken), "first")
+          const next = yield* kit.take(first, "first")
+          yield* first.withdraw
+          assert.strictEqual(yield* two.release(next), "woke")
+          // in the order of the channel: nobody else was told before
+          assert.strictEqual(yield* Queue.take(woken), "second")
+          const last = yield* kit.take(second, "second")
+          yield* second.withdraw
+          const fourth = yield* waiting("fourth")
+          // the third may be gone
+          yield* Effect.sleep("700 millis")
+          assert.strictEqual(yield* two.release(last), "woke")
+          const all = [yield* Queue.take(woken), yield* Queue.take(woken)]
+          assert.deepStrictEqual(all.toSorted(), ["fourth", "third"])
+          yield* third.withdraw
+          yield* fourth.withdraw
+        }))
+
       it.effect("R1.6 readers behind a writer that gives up are woken", () =>
         Effect.gen(function*() {
           const { one, two } = yield* Redis

@@ -6,7 +6,8 @@
  * - `f`: the last fence of the last block that was granted;
  * - `h<token>`: a holder, as `<E|S> <until> <fence> <since>`;
  * - `m<token>`: what it says of itself, as JSON;
- * - `w<waiter>`: who waits, as `<E|S> <fair 0|1> <arrival> <until>`;
+ * - `w<waiter>`: who waits, as `<E|S> <order> <arrival> <until>`, with 1 where order was asked for, 2 where several
+ *   records were, and 0 elsewhere;
  * - `d<token>`: until when a deposed holder could still ask.
  *
  * Times are the server's, in milliseconds; arrival and fences in microseconds. A record's name is its channel, too.
@@ -22,6 +23,12 @@ export interface Script {
   readonly source: string
   readonly sha: string
 }
+
+/** How long a place counts after its last sign of life where no order was asked for, in milliseconds. */
+export const patience = 2_000
+
+/** Who polls has been seen within this time. */
+const lately = 500
 
 /** Fences that belong to one grant. */
 export const fenceBlock = 8
@@ -48,8 +55,8 @@ local function read(key)
       local mode,till,fence,since=string.match(v,'^(%u) (%d+) (%d+) (%d+)$')
       r.h[id]={mode=mode,till=tonumber(till),fence=fence,since=since}
     elseif kind=='w' then
-      local mode,fair,at,till=string.match(v,'^(%u) (%d) (%d+) (%d+)$')
-      r.w[id]={mode=mode,fair=fair=='1',at=tonumber(at),till=tonumber(till)}
+      local mode,order,at,till=string.match(v,'^(%u) (%d) (%d+) (%d+)$')
+      r.w[id]={mode=mode,fair=order=='1',order=order,at=tonumber(at),till=tonumber(till)}
     elseif kind=='d' then r.d[id]=tonumber(v)
     elseif a[i]=='f' then r.f=tonumber(v) end
   end
@@ -68,7 +75,8 @@ local function need(r,till,keep)
   for _,w in pairs(r.w) do till=math.max(till,math.min(w.till,ms+farAhead)+silent) end
   return f(till-ms+keep)
 end
--- wakes the first in line where order was asked for, and everybody where it was not; answers whether anybody is there
+-- Wakes the first in line where it is a writer who asked for order, or who was seen lately and wants no more than this:
+-- of all who are told, the one who is told first would win each time. Else everybody. Answers whether anybody is there.
 local function wake(key,r)
   local first,any
   for id,w in pairs(r.w) do
@@ -76,7 +84,8 @@ local function wake(key,r)
     if waits(w) and (not first or w.at<r.w[first].at) then first=id end
   end
   if any then
-    local one=first and r.w[first].fair and r.w[first].mode=='E'
+    local w=first and r.w[first]
+    local one=w and w.mode=='E' and (w.fair or w.order=='0' and w.till-ms>${patience - lately})
     redis.call('PUBLISH',key,one and first or '')
   end
   return first~=nil
@@ -164,11 +173,12 @@ if refusal then
   if waiter~='' then
     local at=us
     for _,r in ipairs(rs) do for _,w in pairs(r.w) do if w.at>=at then at=w.at+1 end end end
+    local order=fair and ' 1 ' or #KEYS>1 and ' 2 ' or ' 0 '
     for i,key in ipairs(KEYS) do
       local r=rs[i]
       local mine=r.w[waiter]
       r.w[waiter]={mode=mode,fair=fair,at=mine and mine.at or at,till=ms+patience}
-      redis.call('HSET',key,'w'..waiter,mode..(fair and ' 1 ' or ' 0 ')..f(r.w[waiter].at)..' '..f(ms+patience))
+      redis.call('HSET',key,'w'..waiter,mode..order..f(r.w[waiter].at)..' '..f(ms+patience))
       local longest=need(r,ms,keep)
       if redis.call('PTTL',key)<tonumber(longest) then redis.call('PEXPIRE',key,longest) end
     end

@@ -40,9 +40,6 @@ export interface Settings {
   readonly fairPatience: number
 }
 
-/** The same for others, whose place only stops readers that come after a writer. */
-const patience = 2_000
-
 const letters: Readonly<Record<LockMode, string>> = { exclusive: "E", shared: "S" }
 
 const unknown = { _tag: "Unknown" } as const
@@ -91,7 +88,7 @@ export const make = (connection: Connection, settings: Settings): Server => {
         String(Math.floor(serverTime + left)),
         attempt.waiter,
         request.fair ? "1" : "0",
-        String(request.fair ? settings.fairPatience : patience),
+        String(request.fair ? settings.fairPatience : scripts.patience),
         String(proposal)
       ])((told) => {
         if (isFailure(told)) return done(told)

@@ -41,22 +41,58 @@ export const waiting: Group = {
       })),
 
     testIf(["push"])(
-      "R6.2 every process that waits is woken, also for one of several keys",
+      "R6.2 every process that waits is woken in its turn, and so is who waits for one of several keys",
       (world) =>
         Effect.gen(function*() {
           const both = yield* world.keys("a", "b")
           const holder = yield* world.process
           const grants = [yield* holder.grant([both[0]!]), yield* holder.grant([both[1]!])]
-          for (const grant of grants) {
-            const woken = yield* Effect.forEach(
-              Array.from({ length: 3 }),
-              () => Effect.flatMap(world.process, (process) => waits(process.contend(both)))
+          const woken = new Set<Contender>()
+          const releases = new Map<Contender, Effect.Effect<unknown, unknown>>()
+          const contend = (keys: typeof both) =>
+            Effect.gen(function*() {
+              const process = yield* world.process
+              const contender = process.contend(keys)
+              releases.set(contender, process.release(contender.claim))
+              yield* contender.attempt
+              yield* contender.contention.arm(() => woken.add(contender))
+              assert.strictEqual((yield* contender.attempt)._tag, "Busy")
+              yield* Effect.addFinalizer(() => Effect.ignore(contender.contention.withdraw))
+              return contender
+            })
+          const all = new Set([
+            yield* contend(both),
+            yield* contend([both[0]!]),
+            yield* contend(both),
+            yield* contend([both[0]!])
+          ])
+          /** Nobody asks but for a wake-up, so that without one nobody ever gets it. */
+          const serve = Effect.gen(function*() {
+            let served: Contender | undefined
+            yield* world.until(
+              "somebody is woken who can have it",
+              Effect.gen(function*() {
+                for (const contender of woken) {
+                  const answer = yield* contender.attempt
+                  if (answer._tag === "Grant") served = contender
+                  if (served !== undefined) return true
+                  woken.delete(contender)
+                }
+                return false
+              })
             )
-            yield* holder.release(grant)
-            for (const wake of woken) yield* world.within("the wake-up", wake)
-            // held again for the next round
-            if (grant === grants[0]) yield* holder.grant(grant.keys)
-          }
+            all.delete(served!)
+            woken.delete(served!)
+            yield* served!.contention.withdraw
+            return served!
+          })
+          // the first in line wants both, of which one is still held: it is in nobody's way
+          yield* holder.release(grants[0]!)
+          const first = yield* serve
+          assert.strictEqual(first.claim.keys.length, 1)
+          yield* holder.release(grants[1]!)
+          yield* releases.get(first)!
+          while (all.size > 0) yield* releases.get(yield* serve)!
         })
     ),
 
