@@ -270,6 +270,7 @@ for (const major of [5, 6] as const) {
           const keys = [kit.key("abandoned")]
           const grant = yield* kit.take(kit.open(one, keys), kit.token())
           const abandoned = kit.open(two, keys)
+          yield* kit.isBusy(abandoned, "abandoned")
           yield* abandoned.arm(() => {})
           yield* kit.isBusy(abandoned, "abandoned")
           assert.strictEqual(yield* server.command("HEXISTS", record("abandoned"), "wabandoned"), 1)
@@ -336,6 +337,40 @@ for (const major of [5, 6] as const) {
           assert.deepStrictEqual(all.toSorted(), ["fourth", "third"])
           yield* third.withdraw
           yield* fourth.withdraw
+        }))
+
+      it.effect("R6.4 who lets others go first has a place from then on, and may ask at once where there are none", () =>
+        Effect.gen(function*() {
+          const { one, two } = yield* Redis
+          const keys = [kit.key("let go first")]
+          const woken = yield* Queue.unbounded<string>()
+          const polite = (name: string) =>
+            Effect.gen(function*() {
+              const waiter = kit.open(two, keys)
+              yield* waiter.arm(() => woken.unsafeOffer(name))
+              return waiter
+            })
+          const alone = yield* polite("alone")
+          assert.strictEqual(yield* Queue.take(woken), "alone")
+          yield* alone.withdraw
+          const grant = yield* kit.take(kit.open(one, keys), kit.token())
+          const first = kit.open(two, keys)
+          yield* kit.isBusy(first, "first")
+          yield* first.arm(() => woken.unsafeOffer("first"))
+          yield* kit.isBusy(first, "first")
+          const second = yield* polite("second")
+          assert.strictEqual(yield* one.release(grant), "woke")
+          assert.strictEqual(yield* Queue.take(woken), "first")
+          // free, but wanted: it is not for who comes last
+          const third = yield* polite("third")
+          const next = yield* kit.take(first, "first")
+          yield* first.withdraw
+          assert.strictEqual(yield* two.release(next), "woke")
+          assert.strictEqual(yield* Queue.take(woken), "second")
+          yield* second.withdraw
+          assert.strictEqual(yield* Queue.take(woken), "third")
+          yield* third.withdraw
+          assert.strictEqual(yield* Queue.size(woken), 0)
         }))
 
       it.effect("R1.6 readers behind a writer that gives up are woken", () =>

@@ -18,7 +18,9 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Queue from "effect/Queue"
 import type * as Scope from "effect/Scope"
-import { map, toEffect } from "./ask.js"
+// eslint-disable-next-line no-restricted-syntax -- a seeded source would name two processes alike
+import { randomUUID } from "node:crypto"
+import { type Ask, isFailure, map, toEffect } from "./ask.js"
 import type { Channels, Listener } from "./channels.js"
 import * as holder from "./holder.js"
 import { depositionsOf, recordOf } from "./records.js"
@@ -100,7 +102,10 @@ export const make = (parts: Parts): Effect.Effect<LockDriver, never, Scope.Scope
 
 class RedisContention implements Contention {
   private readonly wanted: Request
-  /** The name under which it waits: that of its first attempt, which a release takes away as well. */
+  /**
+   * The name under which it waits: that of its first attempt, which a release takes away as well, or one of its own where
+   * it armed before it asked.
+   */
   private waiter = ""
   private listener: Listener | undefined = undefined
   /** The store may have a place for it. */
@@ -148,7 +153,22 @@ class RedisContention implements Contention {
       this.listener = (message) => {
         if (message === "" || message === this.waiter) wake()
       }
-      return Effect.asVoid(toEffect(this.channels.listen(this.records, this.listener)))
+      const listening = this.channels.listen(this.records, this.listener)
+      const { store } = this
+      if (this.waiter !== "" || store.enlist === undefined) return Effect.asVoid(toEffect(listening))
+      // who has not asked yet lets others go first, and has its turn after them
+      this.waiter = randomUUID()
+      const enlisting: Ask<true> = (done) =>
+        listening((answer) => {
+          if (isFailure(answer)) return done(answer)
+          this.hasPlace = true
+          store.enlist!(this.wanted, this.waiter)((isFree) => {
+            // without a place it polls
+            done(true)
+            if (isFree === true) wake()
+          })
+        })
+      return Effect.asVoid(toEffect(enlisting))
     })
   }
 

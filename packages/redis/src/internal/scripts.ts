@@ -75,6 +75,20 @@ local function need(r,till,keep)
   for _,w in pairs(r.w) do till=math.max(till,math.min(w.till,ms+farAhead)+silent) end
   return f(till-ms+keep)
 end
+-- gives a place, or a sign of life at the one that is there
+local function enlist(key,r,waiter,mode,order,at,till,keep)
+  local mine=r.w[waiter]
+  r.w[waiter]={mode=mode,at=mine and mine.at or at,till=till}
+  redis.call('HSET',key,'w'..waiter,mode..' '..order..' '..f(r.w[waiter].at)..' '..f(till))
+  local longest=need(r,ms,keep)
+  if redis.call('PTTL',key)<tonumber(longest) then redis.call('PEXPIRE',key,longest) end
+end
+-- behind all who are there
+local function arrival(rs)
+  local at=us
+  for _,r in ipairs(rs) do for _,w in pairs(r.w) do if w.at>=at then at=w.at+1 end end end
+  return at
+end
 -- Wakes the first in line where it is a writer who asked for order, or who was seen lately and wants no more than this:
 -- of all who are told, the one who is told first would win each time. Else everybody. Answers whether anybody is there.
 local function wake(key,r)
@@ -171,17 +185,8 @@ for i,key in ipairs(KEYS) do
 end
 if refusal then
   if waiter~='' then
-    local at=us
-    for _,r in ipairs(rs) do for _,w in pairs(r.w) do if w.at>=at then at=w.at+1 end end end
-    local order=fair and ' 1 ' or #KEYS>1 and ' 2 ' or ' 0 '
-    for i,key in ipairs(KEYS) do
-      local r=rs[i]
-      local mine=r.w[waiter]
-      r.w[waiter]={mode=mode,fair=fair,at=mine and mine.at or at,till=ms+patience}
-      redis.call('HSET',key,'w'..waiter,mode..order..f(r.w[waiter].at)..' '..f(ms+patience))
-      local longest=need(r,ms,keep)
-      if redis.call('PTTL',key)<tonumber(longest) then redis.call('PEXPIRE',key,longest) end
-    end
+    local at=arrival(rs)
+    for i,key in ipairs(KEYS) do enlist(key,rs[i],waiter,mode,fair and '1' or #KEYS>1 and '2' or '0',at,ms+patience,keep) end
   end
   return refusal
 end
@@ -318,6 +323,23 @@ if own and (not wanted or own.fence~=ARGV[3]) then
 end
 `,
   giveUp
+)
+
+/** A place for somebody who lets others go first. Answers `free` where there is nobody else, `busy` elsewhere. */
+export const enlist = script(
+  "enlist",
+  records,
+  `
+local waiter,mode,patience,keep=ARGV[1],ARGV[2],tonumber(ARGV[3]),tonumber(ARGV[4])
+local rs,answer={},'free'
+for i,key in ipairs(KEYS) do
+  rs[i]=read(key)
+  for _,h in pairs(rs[i].h) do if h.till>ms then answer='busy' end end
+  for _,w in pairs(rs[i].w) do if waits(w) then answer='busy' end end
+end
+local at=arrival(rs)
+for i,key in ipairs(KEYS) do enlist(key,rs[i],waiter,mode,#KEYS>1 and '2' or '0',at,ms+patience,keep) end
+return answer`
 )
 
 /** Gives up a place, and wakes those who were behind it. */

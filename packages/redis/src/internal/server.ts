@@ -185,6 +185,15 @@ export const make = (connection: Connection, settings: Settings): Server => {
           : Array.isArray(reply) && reply.length === 1
           ? { _tag: "Granted", fences: [BigInt(reply[0])] }
           : unintelligible("offer")),
+    enlist: ({ mode, records }, waiter) =>
+      map(
+        every(
+          inSlots(records).map((slot) =>
+            run(scripts.enlist, slot, [waiter, letters[mode], String(scripts.patience), keep])
+          )
+        ),
+        (replies) => replies.every((reply) => reply === "free")
+      ),
     withdraw: (records, waiter) =>
       map(every(inSlots(records).map((slot) => run(scripts.withdraw, slot, [waiter]))), () => true as const),
     inspect: (record) => map(ask(scripts.inspect, [record], []), toHolders),

@@ -58,6 +58,8 @@ export interface Store {
   readonly release: (records: ReadonlyArray<string>, token: OwnerToken) => Ask<Released>
   /** Granted anew where nobody waits. Where it is missing, whoever wants that releases and asks again. */
   readonly offer?: (owned: Owned, fence: bigint) => Ask<Granted | Released>
+  /** A place without an attempt, for a writer who lets others go first: whether the records are free, as far as is known. */
+  readonly enlist?: (request: Request, waiter: string) => Ask<boolean>
   readonly withdraw: (records: ReadonlyArray<string>, waiter: string) => Ask<true>
   readonly inspect: (record: string) => Ask<ReadonlyArray<Holder>>
   /** Takes a record from its holders, who hear of it on the channel, and answers who they were. */

@@ -136,17 +136,19 @@ export const longestStall = ({ all }: Outcome): number => {
 const second = 1_000_000
 
 /**
- * What each process had of its fair share, the least first. Not counted is the first second, in which they warm up. None
- * where the machine did not let one of them run. A single second says little here: whoever is first takes a key several
- * times in a row, and who has just lost its connection may miss one.
+ * What each process had of its fair share in a second: one entry for each, the least first. Not counted are the first
+ * second, in which they warm up, and those in which the machine did not let one of them run.
  */
 export const shares = ({ all, start, stop }: Outcome): ReadonlyArray<number> => {
-  const isIn = (time: number) => time >= start + second && time < stop
-  const signs = 5 * (stop - start - second) / second
-  if (!all.every((story) => story.signs.filter(isIn).length >= signs)) return []
-  const counts = all.map(({ turns }) => turns.filter((turn) => isIn(turn[3])).length)
-  const fair = counts.reduce((sum, count) => sum + count, 0) / all.length
-  return counts.map((count) => count / fair).toSorted((a, b) => a - b)
+  const found: Array<number> = []
+  for (let from = start + second; from + second <= stop; from += second) {
+    const isIn = (time: number) => time >= from && time < from + second
+    if (!all.every(({ signs }) => signs.filter(isIn).length >= 5)) continue
+    const counts = all.map(({ turns }) => turns.filter((turn) => isIn(turn[3])).length)
+    const fair = counts.reduce((sum, count) => sum + count, 0) / all.length
+    for (const count of counts) found.push(count / fair)
+  }
+  return found.toSorted((a, b) => a - b)
 }
 
 /** As the judge of histories wants it. */
