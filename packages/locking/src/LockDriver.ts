@@ -41,6 +41,8 @@ export interface Capabilities {
   readonly modes: ReadonlyArray<LockMode>
   /** Whether it can keep arrival order across processes. */
   readonly fair: boolean
+  /** Whether it can count permits. */
+  readonly permits?: boolean | undefined
   /** Whether it wakes waiters itself; without it the engine polls. */
   readonly push: boolean
   /** Who ends a grant whose holder is gone: the store by its clock, the end of the session, or nobody. */
@@ -57,6 +59,19 @@ export interface Capabilities {
 }
 
 /**
+ * Permits of a semaphore.
+ *
+ * @since 0.1.0
+ * @category models
+ */
+export interface Permits {
+  /** How many of them: at least one, at most `limit`. */
+  readonly count: number
+  /** How many may be out together with these. Each request is judged by its own limit, and nobody is evicted. */
+  readonly limit: number
+}
+
+/**
  * One request for one or several keys. All of them are granted together or none is.
  *
  * @since 0.1.0
@@ -70,6 +85,11 @@ export interface LockRequest {
   readonly ttl: Duration.Duration
   /** Whether arrival order across processes is asked for. */
   readonly fair: boolean
+  /**
+   * Permits of the semaphores that the keys name, where the driver can; `mode` is `shared` then. A semaphore has records
+   * of its own, so it and a lock of one name do not meet.
+   */
+  readonly permits?: Permits | undefined
   /** `false`: a single attempt; no interest may be registered at the store. */
   readonly waiting: boolean
   /** What the store may keep with the grant for people to see. */
@@ -86,6 +106,8 @@ export interface Claim {
   readonly token: OwnerToken
   readonly keys: ReadonlyArray<ResolvedKey>
   readonly mode: LockMode
+  /** As the request had them. */
+  readonly permits?: Permits | undefined
 }
 
 /**

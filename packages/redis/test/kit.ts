@@ -5,7 +5,7 @@ import * as RedisServer from "@effect-locking/testing/RedisServer"
 import { assert } from "@effect/vitest"
 import type { Scope } from "effect"
 import { Duration, Effect } from "effect"
-import type { Contention, Grant, LockDriver, LockMode, LockRequest } from "effect-locking/LockDriver"
+import type { Contention, Grant, LockDriver, LockMode, LockRequest, Permits } from "effect-locking/LockDriver"
 import * as Locking from "effect-locking/Locking"
 import type { ResolvedKey } from "effect-locking/LockKey"
 import type { LockingOptions } from "effect-locking/LockOptions"
@@ -65,6 +65,7 @@ export interface OpenOptions {
   readonly ttl?: Duration.DurationInput
   readonly fair?: boolean
   readonly waiting?: boolean
+  readonly permits?: Permits
 }
 
 export const open = (driver: LockDriver, keys: ReadonlyArray<ResolvedKey>, options: OpenOptions = {}): Contention => {
@@ -73,6 +74,7 @@ export const open = (driver: LockDriver, keys: ReadonlyArray<ResolvedKey>, optio
     mode: options.mode ?? "exclusive",
     ttl: Duration.decode(options.ttl ?? "30 seconds"),
     fair: options.fair ?? false,
+    permits: options.permits,
     waiting: options.waiting ?? true,
     holder: { session: "session", metadata: { job: "secret-job" } }
   }

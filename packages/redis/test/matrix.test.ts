@@ -37,16 +37,24 @@ const ways: ReadonlyArray<Way> = [
   { name: "one attempt", options: { waiting: false }, keys: alone },
   { name: "several keys", options: {}, keys: several },
   { name: "several keys, shared", options: { mode: "shared" }, keys: several },
-  { name: "several keys, fair", options: { fair: true }, keys: several }
+  { name: "several keys, fair", options: { fair: true }, keys: several },
+  { name: "the only permit", options: { mode: "shared", permits: { count: 1, limit: 1 } }, keys: alone },
+  { name: "all permits", options: { mode: "shared", permits: { count: 3, limit: 3 }, fair: true }, keys: alone },
+  { name: "one of two permits", options: { mode: "shared", permits: { count: 1, limit: 2 } }, keys: alone }
 ]
 
-const isShared = (way: Way) => way.options.mode === "shared"
+/** Whether both have room: readers beside readers, and a lock beside a semaphore of its name. */
+const fitTogether = (held: Way, wanted: Way): boolean => {
+  const [a, b] = [held.options.permits, wanted.options.permits]
+  if (a !== undefined && b !== undefined) return a.count + b.count <= b.limit
+  return a !== b || (held.options.mode === "shared" && wanted.options.mode === "shared")
+}
 
 layer(Two.live, { excludeTestServices: true })("R1.6 what is held", (it) => {
   for (const held of ways) {
     describe(held.name, () => {
       for (const wanted of ways) {
-        const goesTogether = isShared(held) && isShared(wanted)
+        const goesTogether = fitTogether(held, wanted)
         it.effect(`${goesTogether ? "lets in" : "keeps out"}: ${wanted.name}`, () =>
           Effect.gen(function*() {
             const { one, two } = yield* Two

@@ -4,6 +4,7 @@
 import type {
   Busy,
   Capabilities,
+  Claim,
   Contention,
   DriverError,
   Finding,
@@ -23,13 +24,14 @@ import { randomUUID } from "node:crypto"
 import { type Ask, isFailure, map, toEffect } from "./ask.js"
 import type { Channels, Listener } from "./channels.js"
 import * as holder from "./holder.js"
-import { depositionsOf, recordOf } from "./records.js"
+import { depositionsOf, permitsOf, recordOf } from "./records.js"
 import { fenceBlock } from "./scripts.js"
 import type { Acquired, Attempt, Request, Store } from "./store.js"
 
 const capabilities: Capabilities = {
   modes: ["exclusive", "shared"],
   fair: true,
+  permits: true,
   push: true,
   expiry: "server",
   remote: true,
@@ -41,6 +43,7 @@ export interface Parts {
   readonly channels: Channels
   /** What stands before every name. */
   readonly prefix: string
+  readonly capabilities?: Partial<Capabilities>
   readonly ready: Effect.Effect<void, DriverError>
   readonly list: (namespace: string) => Effect.Effect<ReadonlyArray<HeldKey>, DriverError>
   readonly check: Effect.Effect<ReadonlyArray<Finding>, DriverError>
@@ -55,7 +58,8 @@ export const make = (parts: Parts): Effect.Effect<LockDriver, never, Scope.Scope
     (losses): LockDriver => {
       const { channels, prefix, store } = parts
       const { offer } = store
-      const recordsOf = (keys: LockRequest["keys"]) => keys.map((key) => recordOf(prefix, key))
+      const recordsOf = ({ keys, permits }: Pick<Claim, "keys" | "permits">) =>
+        keys.map((key) => (permits === undefined ? recordOf : permitsOf)(prefix, key))
       const onDeposed: Listener = (token) => {
         if (token !== "") losses.unsafeOffer({ token, reason: "revoked" })
       }
@@ -68,21 +72,25 @@ export const make = (parts: Parts): Effect.Effect<LockDriver, never, Scope.Scope
       }
       return {
         name: "redis",
-        capabilities,
+        capabilities: { ...capabilities, ...parts.capabilities },
         ready: parts.ready,
         contend: (request) => {
           hear(request.keys[0]!.namespace)
-          return new RedisContention(store, channels, request, recordsOf(request.keys))
+          return new RedisContention(store, channels, request, recordsOf(request))
         },
         renew: (grants) =>
           toEffect(store.renew(
-            grants.map(({ keys, token, ttl }) => ({ records: recordsOf(keys), token, ttl: Duration.toMillis(ttl) }))
+            grants.map((grant) => ({
+              records: recordsOf(grant),
+              token: grant.token,
+              ttl: Duration.toMillis(grant.ttl)
+            }))
           )),
-        release: ({ keys, token }) => toEffect(store.release(recordsOf(keys), token)),
+        release: (claim) => toEffect(store.release(recordsOf(claim), claim.token)),
         offer: offer && ((grant) =>
           toEffect(map(
             offer(
-              { records: recordsOf(grant.keys), token: grant.token, ttl: Duration.toMillis(grant.ttl) },
+              { records: recordsOf(grant), token: grant.token, ttl: Duration.toMillis(grant.ttl) },
               grant.fences[0]!
             ),
             (answer) => typeof answer === "string" ? answer : { ...grant, fences: answer.fences }
@@ -122,7 +130,8 @@ class RedisContention implements Contention {
       mode: request.mode,
       ttl: Duration.toMillis(request.ttl),
       holder: holder.encode(request.holder),
-      fair: request.fair
+      fair: request.fair,
+      permits: request.permits
     }
   }
 
@@ -143,8 +152,8 @@ class RedisContention implements Contention {
       return { _tag: "Busy", holder, endsIn: endsIn === undefined ? undefined : Duration.millis(endsIn) }
     }
     this.hasPlace = false
-    const { keys, mode, ttl } = this.request
-    return { _tag: "Grant", token, keys, mode, fences: answer.fences, block: fenceBlock, ttl }
+    const { keys, mode, permits, ttl } = this.request
+    return { _tag: "Grant", token, keys, mode, permits, fences: answer.fences, block: fenceBlock, ttl }
   }
 
   arm(wake: () => void): Effect.Effect<void, DriverError> {

@@ -240,7 +240,16 @@ export const make = (
       }
     )
 
-    return yield* driver.make({ store, channels, prefix, ready, list: listed, check })
+    return yield* driver.make({
+      store,
+      channels,
+      prefix,
+      // two majorities have one server in common, which keeps two apart, but cannot count
+      capabilities: { permits: false },
+      ready,
+      list: listed,
+      check
+    })
   })
 
 type Unknown = { readonly _tag: "Unknown" }

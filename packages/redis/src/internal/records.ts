@@ -26,6 +26,9 @@ const nameOf = (key: ResolvedKey): string => key.id.slice(key.id.indexOf(":") + 
 export const recordOf = (prefix: string, key: ResolvedKey): string =>
   `${headOf(prefix, key.namespace)}${encode(nameOf(key))}}`
 
+/** `effect-locking:{none:orders}permits`: of a semaphore, in the slot of the lock that has its name. */
+export const permitsOf = (prefix: string, key: ResolvedKey): string => `${recordOf(prefix, key)}permits`
+
 /** Where holders hear that they were deposed. */
 export const depositionsOf = (prefix: string, namespace: string): string => `${prefix}${namespace}:deposed`
 

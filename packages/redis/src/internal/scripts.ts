@@ -4,9 +4,9 @@
  *
  * Fields of a record:
  * - `f`: the last fence of the last block that was granted;
- * - `h<token>`: a holder, as `<E|S> <until> <fence> <since>`;
+ * - `h<token>`: a holder, as `<mode> <until> <fence> <since>`, with the mode E, S, or P and a number of permits;
  * - `m<token>`: what it says of itself, as JSON;
- * - `w<waiter>`: who waits, as `<E|S> <order> <arrival> <until>`, with 1 where order was asked for, 2 where several
+ * - `w<waiter>`: who waits, as `<mode> <order> <arrival> <until>`, with 1 where order was asked for, 2 where several
  *   records were, and 0 elsewhere;
  * - `d<token>`: until when a deposed holder could still ask.
  *
@@ -52,10 +52,10 @@ local function read(key)
   for i=1,#a,2 do
     local kind,id,v=string.sub(a[i],1,1),string.sub(a[i],2),a[i+1]
     if kind=='h' then
-      local mode,till,fence,since=string.match(v,'^(%u) (%d+) (%d+) (%d+)$')
-      r.h[id]={mode=mode,till=tonumber(till),fence=fence,since=since}
+      local mode,till,fence,since=string.match(v,'^(%u%d*) (%d+) (%d+) (%d+)$')
+      r.h[id]={mode=mode,permits=tonumber(string.sub(mode,2)),till=tonumber(till),fence=fence,since=since}
     elseif kind=='w' then
-      local mode,order,at,till=string.match(v,'^(%u) (%d) (%d+) (%d+)$')
+      local mode,order,at,till=string.match(v,'^(%u%d*) (%d) (%d+) (%d+)$')
       r.w[id]={mode=mode,fair=order=='1',order=order,at=tonumber(at),till=tonumber(till)}
     elseif kind=='d' then r.d[id]=tonumber(v)
     elseif a[i]=='f' then r.f=tonumber(v) end
@@ -89,7 +89,7 @@ local function arrival(rs)
   for _,r in ipairs(rs) do for _,w in pairs(r.w) do if w.at>=at then at=w.at+1 end end end
   return at
 end
--- Wakes the first in line where it is a writer who asked for order, or who was seen lately and wants no more than this:
+-- Wakes the first in line where it asked for order and reads not, or is a writer seen lately who wants no more than this:
 -- of all who are told, the one who is told first would win each time. Else everybody. Answers whether anybody is there.
 local function wake(key,r)
   local first,any
@@ -99,7 +99,7 @@ local function wake(key,r)
   end
   if any then
     local w=first and r.w[first]
-    local one=w and w.mode=='E' and (w.fair or w.order=='0' and w.till-ms>${patience - lately})
+    local one=w and w.mode~='S' and (w.fair or w.mode=='E' and w.order=='0' and w.till-ms>${patience - lately})
     redis.call('PUBLISH',key,one and first or '')
   end
   return first~=nil
@@ -115,7 +115,8 @@ const script = (name: string, ...parts: ReadonlyArray<string>): Script => {
  * Takes all records or none. A repeated attempt finds its own grant, extends it and answers the same fences. Refuses to
  * act after `notAfter`: a command that is late would grant to a caller who is gone.
  *
- * `waiter` (or '') asks for a place among those who wait. `proposal` is a fence that several servers can agree on.
+ * `waiter` (or '') asks for a place among those who wait. `proposal` is a fence that several servers can agree on. `limit`
+ * is how many permits may be out.
  *
  * Answers `granted` with the fences, `busy` with what is known of who is in the way, or `late`.
  */
@@ -123,7 +124,8 @@ export const acquire = script(
   "acquire",
   `
 local mode,token,ttl,keep,holder,notAfter=ARGV[1],ARGV[2],tonumber(ARGV[3]),tonumber(ARGV[4]),ARGV[5],tonumber(ARGV[6])
-local waiter,fair,patience,proposal=ARGV[7],ARGV[8]=='1',tonumber(ARGV[9]),tonumber(ARGV[10])
+local waiter,fair,patience,proposal,limit=ARGV[7],ARGV[8]=='1',tonumber(ARGV[9]),tonumber(ARGV[10]),tonumber(ARGV[11])
+local permits=tonumber(string.sub(mode,2))
 local now=f(ms)
 if ms>notAfter then return {now,'late'} end
 -- the clock's part lets fences rise over a record that was lost, the counter's over a clock that was set back
@@ -160,18 +162,21 @@ for i,key in ipairs(KEYS) do
   r.own=own
   if not own and not refusal then
     local last,blocked
+    r.out=permits or 0
     for id,h in pairs(r.h) do
       if h.till>ms then
+        r.out=r.out+(h.permits or 0)
         if mode=='E' or h.mode=='E' then blocked=true end
         if not last or h.till>r.h[last].till then last=id end
       end
     end
+    if permits and r.out>limit then blocked=true end
     local place=r.w[waiter] and r.w[waiter].at
     if not blocked then
       for id,w in pairs(r.w) do
         -- a writer stops the readers that came after it; order, once asked for, binds everybody who is in its way
         if id~=waiter and waits(w) and (not place or w.at<place) and
-          (w.mode=='E' and mode=='S' or w.fair and (w.mode=='E' or mode=='E')) then blocked=true end
+          (w.mode=='E' and mode=='S' or w.fair and (w.mode=='E' or mode=='E' or permits)) then blocked=true end
       end
     end
     if blocked then
@@ -205,6 +210,8 @@ for i,key in ipairs(KEYS) do
   r.h[token]={till=till}
   sweep(key,r)
   redis.call('PEXPIRE',key,need(r,till,keep))
+  -- one release may have been enough for several
+  if permits and not r.own and r.out<limit then wake(key,r) end
   answer[i+2]=fence
 end
 return answer`
@@ -229,7 +236,7 @@ for a=2,#ARGV,3 do
     rs[i]=r
     local own=r.h[token]
     if own and own.till>ms then owned=owned+1 end
-    for id,h in pairs(r.h) do if id~=token and h.till>ms then taken=true end end
+    for id,h in pairs(r.h) do if id~=token and h.till>ms and not h.permits then taken=true end end
     for _,w in pairs(r.w) do if waits(w) then contended=true end end
     if r.d[token] and r.d[token]>ms then revoked=true end
   end
@@ -280,7 +287,7 @@ export const release = script(
   `
 if alone then
   redis.call('HDEL',KEYS[1],'h'..token,'m'..token)
-  return tonumber(string.match(alone,'^%u (%d+)'))<=ms and 'lapsed' or 'released'
+  return tonumber(string.match(alone,'^%u%d* (%d+)'))<=ms and 'lapsed' or 'released'
 end
 `,
   records,

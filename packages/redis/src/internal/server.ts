@@ -42,6 +42,9 @@ export interface Settings {
 
 const letters: Readonly<Record<LockMode, string>> = { exclusive: "E", shared: "S" }
 
+/** As the scripts have it. */
+const modeOf = ({ mode, permits }: Request): string => permits === undefined ? letters[mode] : `P${permits.count}`
+
 const unknown = { _tag: "Unknown" } as const
 
 /** What a script answered, and when by the server's clock. */
@@ -80,7 +83,7 @@ export const make = (connection: Connection, settings: Settings): Server => {
         return synchronise(connection, records[0]!)((answer) => isFailure(answer) ? done(answer) : send(tries))
       }
       ask(scripts.acquire, records, [
-        letters[request.mode],
+        modeOf(request),
         attempt.token,
         String(request.ttl),
         keep,
@@ -89,7 +92,8 @@ export const make = (connection: Connection, settings: Settings): Server => {
         attempt.waiter,
         request.fair ? "1" : "0",
         String(request.fair ? settings.fairPatience : scripts.patience),
-        String(proposal)
+        String(proposal),
+        String(request.permits?.limit ?? 0)
       ])((told) => {
         if (isFailure(told)) return done(told)
         const [verdict, ...rest] = told.fields
@@ -185,11 +189,11 @@ export const make = (connection: Connection, settings: Settings): Server => {
           : Array.isArray(reply) && reply.length === 1
           ? { _tag: "Granted", fences: [BigInt(reply[0])] }
           : unintelligible("offer")),
-    enlist: ({ mode, records }, waiter) =>
+    enlist: (request, waiter) =>
       map(
         every(
-          inSlots(records).map((slot) =>
-            run(scripts.enlist, slot, [waiter, letters[mode], String(scripts.patience), keep])
+          inSlots(request.records).map((slot) =>
+            run(scripts.enlist, slot, [waiter, modeOf(request), String(scripts.patience), keep])
           )
         ),
         (replies) => replies.every((reply) => reply === "free")

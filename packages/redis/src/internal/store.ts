@@ -1,7 +1,7 @@
 /**
  * What can be asked of a store: one server, a cluster, or a quorum of servers. Records go by their names.
  */
-import type { Holder, LockMode, LossReason, OwnerToken, Released } from "effect-locking/LockDriver"
+import type { Holder, LockMode, LossReason, OwnerToken, Permits, Released } from "effect-locking/LockDriver"
 import type { Ask } from "./ask.js"
 
 export interface Request {
@@ -13,6 +13,7 @@ export interface Request {
   /** What the holder says of itself, as JSON. */
   readonly holder: string
   readonly fair: boolean
+  readonly permits: Permits | undefined
 }
 
 export interface Attempt {

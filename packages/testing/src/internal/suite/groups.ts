@@ -9,6 +9,8 @@ import { keys } from "./cases/keys.js"
 import { leases } from "./cases/leases.js"
 import { limits } from "./cases/limits.js"
 import { sharedModes } from "./cases/modes.js"
+import { order } from "./cases/order.js"
+import { permits } from "./cases/permits.js"
 import { releases } from "./cases/release.js"
 import { shutdown } from "./cases/shutdown.js"
 import { waiting } from "./cases/waiting.js"
@@ -19,6 +21,8 @@ export const groups: ReadonlyArray<Group> = [
   grants,
   sharedModes,
   waiting,
+  order,
+  permits,
   leases,
   fences,
   limits,

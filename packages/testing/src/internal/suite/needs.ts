@@ -12,6 +12,7 @@ export const missing = (
   const ways: Record<Need, readonly [has: boolean, otherwise: string]> = {
     "shared mode": [capabilities.modes.includes("shared"), "it has no shared mode"],
     fair: [capabilities.fair, "it keeps no order across processes"],
+    permits: [capabilities.permits === true, "it counts no permits"],
     offers: [offer !== undefined, "it offers nothing"],
     push: [capabilities.push, "it does not push"],
     "expiry by the server": [capabilities.expiry === "server", "its store ends no grant by its ttl"],

@@ -12,7 +12,8 @@ import type {
   LockDriver,
   LockMode,
   LossReason,
-  OwnerToken
+  OwnerToken,
+  Permits
 } from "effect-locking/LockDriver"
 import type { LockError } from "effect-locking/LockError"
 import * as Locking from "effect-locking/Locking"
@@ -37,6 +38,7 @@ export type Run = Effect.Effect<void, unknown, Scope.Scope>
 export type Need =
   | "shared mode"
   | "fair"
+  | "permits"
   | "offers"
   | "push"
   | "expiry by the server"
@@ -79,6 +81,7 @@ export interface RequestOptions {
   readonly ttl?: number
   readonly waiting?: boolean
   readonly fair?: boolean
+  readonly permits?: Permits
   readonly token?: OwnerToken
   readonly metadata?: Readonly<Record<string, string>>
   readonly session?: string
@@ -291,19 +294,27 @@ const timePasses = (closing: Closing): Effect.Effect<void, never, Scope.Scope> =
 
 const makeProcess = (world: World, driver: LockDriver): Process => {
   const contend: Process["contend"] = (keys, options = {}) => {
-    const { fair = false, metadata = {}, mode = "exclusive", session = "suite", ttl = world.longTtl, waiting = true } =
-      options
+    const {
+      fair = false,
+      metadata = {},
+      mode = "exclusive",
+      permits,
+      session = "suite",
+      ttl = world.longTtl,
+      waiting = true
+    } = options
     const token = options.token ?? newToken()
     const contention = driver.contend({
       keys,
       mode,
       ttl: Duration.millis(ttl),
       fair,
+      permits,
       waiting,
       holder: { session, metadata }
     })
     return {
-      claim: { token, keys, mode },
+      claim: { token, keys, mode, permits },
       contention,
       attempt: Effect.suspend(() => contention.attempt({ token, left: Duration.millis(world.soon) }))
     }
