@@ -44,6 +44,7 @@ for (const major of [5, 6] as const) {
         assert.deepStrictEqual(one.capabilities, {
           modes: ["exclusive", "shared"],
           fair: true,
+          permits: true,
           push: true,
           expiry: "server",
           remote: true,

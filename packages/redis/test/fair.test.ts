@@ -64,6 +64,45 @@ describe("R1.13 fair mode", () => {
       assert.deepStrictEqual(served, [1, 2, 3])
     }))
 
+  it_("R6.3 one waiter of a process keeps the places of all, as long as they wait", () =>
+    Effect.gen(function*() {
+      const { arrive, leave, nodes, places, served, server } = yield* line("together")
+      const fibers = []
+      for (let i = 0; i < 40; i++) fibers.push(yield* arrive(nodes[1]!, i))
+      // each has asked since it listened
+      yield* Effect.sleep(500)
+      const before = yield* kit.commands(server)
+      yield* Effect.sleep(4_000)
+      const commands = (yield* kit.commands(server)) - before
+      assert.strictEqual(yield* places, 40)
+      // 16 polls of 250 ms, of one where each by itself would have made 640; and what keeps connections alive
+      assert.isBelow(commands, 80)
+      // who was the first goes, and another one keeps the places from now on
+      yield* Fiber.interrupt(fibers[0]!)
+      yield* Effect.sleep(2_500)
+      assert.strictEqual(yield* places, 39)
+      yield* leave
+      yield* Effect.forEach(fibers.slice(1), (fiber) => Fiber.join(fiber))
+      assert.deepStrictEqual(served, Array.from({ length: 39 }, (_, i) => i + 1))
+    }))
+
+  it_("R6.3 who has lost its place takes one at the end", () =>
+    Effect.gen(function*() {
+      const { arrive, leave, nodes, places, served, server } = yield* line("lost")
+      const first = yield* arrive(nodes[1]!, 1)
+      const [own] = ((yield* server.command("HKEYS", record("lost"))) as ReadonlyArray<string>)
+        .filter((field) => field.startsWith("w"))
+      const second = yield* arrive(nodes[1]!, 2)
+      const fields: ReadonlyArray<string> = yield* server.command("HKEYS", record("lost"))
+      const [lost] = fields.filter((field) => field.startsWith("w") && field !== own)
+      const third = yield* arrive(nodes[1]!, 3)
+      yield* server.command("HDEL", record("lost"), lost!)
+      yield* kit.eventually(Effect.map(places, (count) => count === 3))
+      yield* leave
+      yield* Effect.forEach([first, second, third], (fiber) => Fiber.join(fiber))
+      assert.deepStrictEqual(served, [1, 3, 2])
+    }))
+
   it_("a waiter that gives up is passed at once, one that died after its patience", () =>
     Effect.gen(function*() {
       const { arrive, leave, nodes, served, server } = yield* line("gone")

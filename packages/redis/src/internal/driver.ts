@@ -10,6 +10,7 @@ import type {
   Finding,
   Grant,
   HeldKey,
+  Holder,
   LockDriver,
   LockRequest,
   LossReason,
@@ -24,6 +25,7 @@ import { randomUUID } from "node:crypto"
 import { type Ask, isFailure, map, toEffect } from "./ask.js"
 import type { Channels, Listener } from "./channels.js"
 import * as holder from "./holder.js"
+import { Lines, type Member } from "./line.js"
 import { depositionsOf, permitsOf, recordOf } from "./records.js"
 import { fenceBlock } from "./scripts.js"
 import type { Acquired, Attempt, Request, Store } from "./store.js"
@@ -44,20 +46,30 @@ export interface Parts {
   /** What stands before every name. */
   readonly prefix: string
   readonly capabilities?: Partial<Capabilities>
+  /** How long a place in the order of arrival is kept without a sign of life, in milliseconds. */
+  readonly fairPatience: number
   readonly ready: Effect.Effect<void, DriverError>
   readonly list: (namespace: string) => Effect.Effect<ReadonlyArray<HeldKey>, DriverError>
   readonly check: Effect.Effect<ReadonlyArray<Finding>, DriverError>
 }
 
 export const make = (parts: Parts): Effect.Effect<LockDriver, never, Scope.Scope> =>
-  Effect.map(
+  Effect.zipWith(
     Effect.acquireRelease(
       Queue.unbounded<{ readonly token: OwnerToken; readonly reason: LossReason }>(),
       Queue.shutdown
     ),
-    (losses): LockDriver => {
+    Effect.clock,
+    (losses, clock): LockDriver => {
       const { channels, prefix, store } = parts
       const { offer } = store
+      const process: Process = {
+        store,
+        channels,
+        lines: new Lines(),
+        fairPatience: parts.fairPatience,
+        now: () => Number(clock.unsafeCurrentTimeNanos()) / 1e6
+      }
       const recordsOf = ({ keys, permits }: Pick<Claim, "keys" | "permits">) =>
         keys.map((key) => (permits === undefined ? recordOf : permitsOf)(prefix, key))
       const onDeposed: Listener = (token) => {
@@ -76,7 +88,7 @@ export const make = (parts: Parts): Effect.Effect<LockDriver, never, Scope.Scope
         ready: parts.ready,
         contend: (request) => {
           hear(request.keys[0]!.namespace)
-          return new RedisContention(store, channels, request, recordsOf(request))
+          return new RedisContention(process, request, recordsOf(request))
         },
         renew: (grants) =>
           toEffect(store.renew(
@@ -108,20 +120,34 @@ export const make = (parts: Parts): Effect.Effect<LockDriver, never, Scope.Scope
     }
   )
 
-class RedisContention implements Contention {
+/** What the contentions of one process share. */
+interface Process {
+  readonly store: Store
+  readonly channels: Channels
+  readonly lines: Lines
+  readonly fairPatience: number
+  /** Monotonic milliseconds. */
+  readonly now: () => number
+}
+
+class RedisContention implements Contention, Member {
   private readonly wanted: Request
   /**
    * The name under which it waits: that of its first attempt, which a release takes away as well, or one of its own where
    * it armed before it asked.
    */
-  private waiter = ""
+  waiter = ""
+  /** It has a place in a line that is kept for it. */
+  seenAt = -Infinity
+  /** The server was asked since it armed, and since it was woken. */
+  private isPatient = false
+  private holder: Holder | undefined = undefined
   private listener: Listener | undefined = undefined
   /** The store may have a place for it. */
   private hasPlace = false
 
   constructor(
-    private readonly store: Store,
-    private readonly channels: Channels,
+    private readonly process: Process,
     private readonly request: LockRequest,
     private readonly records: ReadonlyArray<string>
   ) {
@@ -136,14 +162,41 @@ class RedisContention implements Contention {
   }
 
   attempt({ left, token }: { readonly token: OwnerToken; readonly left: Duration.Duration }) {
+    const { lines, now, store } = this.process
     return toEffect<Grant | Busy>((done) => {
       if (this.waiter === "") this.waiter = token
       // arrival counts from the first attempt where order was asked for, and from the subscription elsewhere
       const waits = this.request.waiting && (this.request.fair || this.listener !== undefined)
       if (waits) this.hasPlace = true
-      const attempt: Attempt = { token, left: Duration.toMillis(left), waiter: waits ? this.waiter : "" }
-      map(this.store.acquire(this.wanted, attempt), (answer) => this.answerOf(token, answer))(done)
+      if (this.mayWait()) return done({ _tag: "Busy", holder: this.holder })
+      const behind = waits && this.isInLine ? lines.behind(this.records[0]!, this) : []
+      this.isPatient = this.listener !== undefined
+      const attempt: Attempt = {
+        token,
+        left: Duration.toMillis(left),
+        waiter: waits ? this.waiter : "",
+        behind: behind.map(({ waiter }) => waiter)
+      }
+      map(store.acquire(this.wanted, attempt), (answer) => {
+        if (answer._tag === "Refused") {
+          const at = now()
+          this.holder = answer.holder
+          for (const one of [this, ...behind]) one.seenAt = answer.missing.includes(one.waiter) ? -Infinity : at
+        }
+        return this.answerOf(token, answer)
+      })(done)
     })
+  }
+
+  private get isInLine(): boolean {
+    return this.request.fair && this.records.length === 1 && this.process.store.keepsPlaces
+  }
+
+  /** Somebody before it here asks for both. */
+  private mayWait(): boolean {
+    const { fairPatience, lines, now } = this.process
+    return this.isInLine && this.isPatient && !lines.isFirst(this.records[0]!, this) &&
+      now() - this.seenAt < fairPatience / 2
   }
 
   private answerOf(token: OwnerToken, answer: Acquired): Grant | Busy {
@@ -151,7 +204,7 @@ class RedisContention implements Contention {
       const { endsIn, holder } = answer
       return { _tag: "Busy", holder, endsIn: endsIn === undefined ? undefined : Duration.millis(endsIn) }
     }
-    this.hasPlace = false
+    this.leave()
     const { keys, mode, permits, ttl } = this.request
     return { _tag: "Grant", token, keys, mode, permits, fences: answer.fences, block: fenceBlock, ttl }
   }
@@ -159,11 +212,15 @@ class RedisContention implements Contention {
   arm(wake: () => void): Effect.Effect<void, DriverError> {
     return Effect.suspend(() => {
       this.disarm()
+      if (this.isInLine) this.process.lines.join(this.records[0]!, this)
+      this.isPatient = false
       this.listener = (message) => {
-        if (message === "" || message === this.waiter) wake()
+        if (message !== "" && message !== this.waiter) return
+        this.isPatient = false
+        wake()
       }
-      const listening = this.channels.listen(this.records, this.listener)
-      const { store } = this
+      const { channels, store } = this.process
+      const listening = channels.listen(this.records, this.listener)
       if (this.waiter !== "" || store.enlist === undefined) return Effect.asVoid(toEffect(listening))
       // who has not asked yet lets others go first, and has its turn after them
       this.waiter = randomUUID()
@@ -182,13 +239,20 @@ class RedisContention implements Contention {
   }
 
   private disarm(): void {
-    if (this.listener !== undefined) this.channels.leave(this.records, this.listener)
+    if (this.listener !== undefined) this.process.channels.leave(this.records, this.listener)
+  }
+
+  private leave(): void {
+    this.hasPlace = false
+    if (this.isInLine) this.process.lines.leave(this.records[0]!, this)
   }
 
   get withdraw(): Effect.Effect<void, DriverError> {
     return Effect.suspend(() => {
       this.disarm()
-      return this.hasPlace ? Effect.asVoid(toEffect(this.store.withdraw(this.records, this.waiter))) : Effect.void
+      const { hasPlace, records, waiter } = this
+      this.leave()
+      return hasPlace ? Effect.asVoid(toEffect(this.process.store.withdraw(records, waiter))) : Effect.void
     })
   }
 }

@@ -56,7 +56,7 @@ export const make = (
         vote(request, { ...attempt, left: deadline - now() })((answer) => {
           if (answer !== "split") return done(answer)
           if (count < rounds && deadline - now() > 20) soon(() => round(count + 1))
-          else done({ _tag: "Refused", holder: undefined, endsIn: undefined })
+          else done({ _tag: "Refused", holder: undefined, endsIn: undefined, missing: [] })
         })
       round(1)
     }
@@ -173,6 +173,7 @@ export const make = (
 
     const store: Store = {
       acquire,
+      keepsPlaces: false,
       renew,
       release,
       withdraw: (records, waiter) => enough(voters.map(({ server }) => server.withdraw(records, waiter)), majority),
@@ -246,6 +247,7 @@ export const make = (
       prefix,
       // two majorities have one server in common, which keeps two apart, but cannot count
       capabilities: { permits: false },
+      fairPatience: settings.fairPatience,
       ready,
       list: listed,
       check

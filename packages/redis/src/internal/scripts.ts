@@ -116,9 +116,10 @@ const script = (name: string, ...parts: ReadonlyArray<string>): Script => {
  * act after `notAfter`: a command that is late would grant to a caller who is gone.
  *
  * `waiter` (or '') asks for a place among those who wait. `proposal` is a fence that several servers can agree on. `limit`
- * is how many permits may be out.
+ * is how many permits may be out. What follows it are waiters behind this one, whose places it keeps.
  *
- * Answers `granted` with the fences, `busy` with what is known of who is in the way, or `late`.
+ * Answers `granted` with the fences, `busy` with those of them who have no place and what is known of who is in the way,
+ * or `late`.
  */
 export const acquire = script(
   "acquire",
@@ -180,16 +181,26 @@ for i,key in ipairs(KEYS) do
       end
     end
     if blocked then
-      refusal={now,'busy'}
+      refusal={now,'busy',''}
       if last then
         local h=r.h[last]
-        refusal={now,'busy',last,h.mode,f(h.till),h.fence,h.since,redis.call('HGET',key,'m'..last) or ''}
+        refusal={now,'busy','',last,h.mode,f(h.till),h.fence,h.since,redis.call('HGET',key,'m'..last) or ''}
       end
     end
   end
 end
 if refusal then
   if waiter~='' then
+    -- those behind it, whose sign of life this is as well
+    for i=12,#ARGV do
+      local id,w=ARGV[i],rs[1].w[ARGV[i]]
+      if w then
+        w.till=ms+patience
+        redis.call('HSET',KEYS[1],'w'..id,w.mode..' '..w.order..' '..f(w.at)..' '..f(w.till))
+      else
+        refusal[3]=refusal[3]..' '..id
+      end
+    end
     local at=arrival(rs)
     for i,key in ipairs(KEYS) do enlist(key,rs[i],waiter,mode,fair and '1' or #KEYS>1 and '2' or '0',at,ms+patience,keep) end
   end

@@ -93,7 +93,8 @@ export const make = (connection: Connection, settings: Settings): Server => {
         request.fair ? "1" : "0",
         String(request.fair ? settings.fairPatience : scripts.patience),
         String(proposal),
-        String(request.permits?.limit ?? 0)
+        String(request.permits?.limit ?? 0),
+        ...attempt.behind
       ])((told) => {
         if (isFailure(told)) return done(told)
         const [verdict, ...rest] = told.fields
@@ -169,6 +170,7 @@ export const make = (connection: Connection, settings: Settings): Server => {
   return {
     acquire: (request, attempt) => acquireAs(request, attempt, 0),
     acquireAs,
+    keepsPlaces: true,
     renew: (grants) => {
       const parts = grants.flatMap((grant, of) => inSlots(grant.records).map((records) => ({ ...grant, records, of })))
       const batches = inBatches(parts, isCluster ? ({ records }) => tagOf(records[0]!) : () => "")
@@ -207,10 +209,14 @@ export const make = (connection: Connection, settings: Settings): Server => {
   }
 }
 
-const refused = (fields: ReadonlyArray<string>, at: number): Acquired => {
-  if (fields.length < 6) return { _tag: "Refused", holder: undefined, endsIn: undefined }
-  const found = holder.parse(fields)
-  return { _tag: "Refused", holder: found, endsIn: Math.max(0, found.until! - at) }
+const refused = ([missing = "", ...fields]: ReadonlyArray<string>, at: number): Acquired => {
+  const found = fields.length < 6 ? undefined : holder.parse(fields)
+  return {
+    _tag: "Refused",
+    holder: found,
+    endsIn: found === undefined ? undefined : Math.max(0, found.until! - at),
+    missing: missing.split(" ")
+  }
 }
 
 const renewed = (word: string): Renewed =>

@@ -22,6 +22,7 @@ export const make = (client: Client, settings: server.Settings): Effect.Effect<L
     const link = yield* connection.make(client, "effect-locking-scripts")
     const store = server.make(link, settings)
     return yield* driver.make({
+      fairPatience: settings.fairPatience,
       store,
       channels: yield* channels.make(client, "effect-locking-wakeups"),
       prefix,

@@ -22,6 +22,8 @@ export interface Attempt {
   readonly left: number
   /** Under which name to wait where it is refused; empty: not at all. */
   readonly waiter: string
+  /** Others of this process behind it, whose places it keeps. Of one record, and only where the store does that. */
+  readonly behind: ReadonlyArray<string>
 }
 
 export interface Granted {
@@ -36,6 +38,8 @@ export interface Refused {
   readonly holder: Holder | undefined
   /** Milliseconds. */
   readonly endsIn: number | undefined
+  /** Those behind it who have no place any more. */
+  readonly missing: ReadonlyArray<string>
 }
 
 export type Acquired = Granted | Refused
@@ -54,6 +58,8 @@ export interface Owned {
 export interface Store {
   /** All records or none. */
   readonly acquire: (request: Request, attempt: Attempt) => Ask<Acquired>
+  /** Whether an attempt can keep the places of others. */
+  readonly keepsPlaces: boolean
   /** In the same order; `Unknown` where it is not known. */
   readonly renew: (grants: ReadonlyArray<Owned>) => Ask<ReadonlyArray<Renewed | { readonly _tag: "Unknown" }>>
   readonly release: (records: ReadonlyArray<string>, token: OwnerToken) => Ask<Released>

@@ -128,9 +128,9 @@ export const releases: Group = {
           yield* world.pass(1.5 * world.ttl)
           yield* two.assertBusy(keys, "its time began anew")
           yield* world.pass(2 * world.ttl)
-        assert.oneOf(yield* one.offer(answer), ["lapsed", "gone"])
-        yield* two.grant(keys)
-        yield* one.assertBusy(keys, "two holds it")
+          assert.oneOf(yield* one.offer(answer), ["lapsed", "gone"])
+          yield* two.grant(keys)
+          yield* one.assertBusy(keys, "two holds it")
         })
     ),
 
