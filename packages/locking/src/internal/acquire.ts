@@ -37,8 +37,7 @@ export const acquire = (
   if (core.driver.capabilities.remote && core.attempting + core.waiters.size > core.settings.maxWaiters) {
     return queueFull(core)
   }
-  // the store keeps the order, of this process's callers as of all others
-  if (request.call.fair) return contend(core, request, request.keys.map(() => records.apart()), restore)
+  if (request.call.fair) return takeInOrder(core, request, restore)
   if (request.keys.length > 1) return takeTogether(core, request, restore)
   const record = recordOf(core, exclusionId(core, request.keys[0]!))
   if (record === undefined) return keyLimit(core)
@@ -62,6 +61,21 @@ const takeTogether = (core: Core, request: Request, restore: Restore): Effect.Ef
     })
   })
   return takeNext
+}
+
+/** The store keeps the order, of this process's callers as of all others. */
+const takeInOrder = (core: Core, request: Request, restore: Restore): Effect.Effect<Hold, Failure> => {
+  const owned: Array<KeyRecord> = []
+  for (const key of request.keys) {
+    const record = records.makeInOrder(core, exclusionId(core, key))
+    if (record === undefined) {
+      for (const one of owned) records.settle(core, one)
+      sometimes("limit reached")
+      return keyLimit(core)
+    }
+    owned.push(record)
+  }
+  return contend(core, request, owned, restore)
 }
 
 /** Goes on from what the key's record said. */
@@ -98,7 +112,7 @@ const keyLimit = (core: Core) =>
 const recordOf = (core: Core, id: string): KeyRecord | undefined => {
   const record = core.records.get(id)
   if (record !== undefined) return record
-  if (core.records.size < core.settings.maxKeys) return records.make(core, id)
+  if (records.hasRoom(core)) return records.make(core, id)
   sometimes("limit reached")
   return undefined
 }

@@ -32,6 +32,8 @@ export interface Core {
   readonly instruments: Instruments
   /** One per key that somebody here holds, waits for or gives back. */
   readonly records: Dictionary<KeyRecord>
+  /** Callers by key where the store keeps their order: each has a record of its own, which counts with the others'. */
+  readonly inOrder: Dictionary<number>
   readonly holds: Fifo<Hold>
   readonly activities: Fifo<Activity>
   /** Callers who wait for somebody else's release. */
@@ -102,6 +104,8 @@ export class KeyRecord {
   contender: Request | undefined = undefined
   /** Releases on their way to the store. */
   releasing = 0
+  /** It is one of `inOrder`. */
+  isInOrder = false
 
   constructor(readonly id: string) {}
 }

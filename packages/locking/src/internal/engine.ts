@@ -68,6 +68,7 @@ export const make = (
       events: events.make(settings.backend, clock.wallNow, () => meters.eventDropped(1)),
       instruments: meters,
       records: new Dictionary(),
+      inOrder: new Dictionary(),
       holds: new Fifo(),
       activities: new Fifo(),
       waiters: new Fifo(),

@@ -23,6 +23,19 @@ const handoverSpan = 50
 /** A record that no key has: for those who join one hold. */
 export const apart = (): KeyRecord => new KeyRecord("")
 
+/** Whether there is room for one more key. */
+export const hasRoom = (core: Core): boolean => core.records.size + core.inOrder.size < core.settings.maxKeys
+
+/** A record for one of those whose order the store keeps; nothing where there is no room for its key. */
+export const makeInOrder = (core: Core, id: string): KeyRecord | undefined => {
+  const others = core.inOrder.get(id) ?? 0
+  if (others === 0 && !hasRoom(core)) return undefined
+  core.inOrder.set(id, others + 1)
+  const record = new KeyRecord(id)
+  record.isInOrder = true
+  return record
+}
+
 export const make = (core: Core, id: string): KeyRecord => {
   const record = new KeyRecord(id)
   core.records.set(id, record)
@@ -135,9 +148,16 @@ export const settle = (core: Core, record: KeyRecord, othersWait = false): void 
       signal(core, waiter, share(core, found, waiter.request))
     }
   }
-  if (record.grants.length === 0 && record.contender === undefined && record.releasing === 0) {
-    if (core.records.get(record.id) === record) core.records.delete(record.id)
-  }
+  if (record.grants.length === 0 && record.contender === undefined && record.releasing === 0) drop(core, record)
+}
+
+const drop = (core: Core, record: KeyRecord): void => {
+  if (core.records.get(record.id) === record) core.records.delete(record.id)
+  if (!record.isInOrder) return
+  record.isInOrder = false
+  const others = core.inOrder.get(record.id)! - 1
+  if (others === 0) core.inOrder.delete(record.id)
+  else core.inOrder.set(record.id, others)
 }
 
 /** The first in line here, if a grant for one key may become its own. */

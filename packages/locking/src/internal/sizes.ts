@@ -8,7 +8,7 @@ export const cores = new WeakMap<object, Core>()
 export const sizes = (locking: object) => {
   const core = cores.get(locking)!
   return {
-    records: core.records.size,
+    records: core.records.size + core.inOrder.size,
     grants: grantsOf(core).length,
     leases: core.holds.size,
     waiters: core.waiters.size,
