@@ -9,6 +9,7 @@ import type { LockDriver } from "effect-locking/LockDriver"
 import * as Locking from "effect-locking/Locking"
 import type { LockingOptions } from "effect-locking/LockOptions"
 import { recordOf } from "../src/internal/records.js"
+import { release } from "../src/internal/scripts.js"
 import * as RedisLocking from "../src/RedisLocking.js"
 import * as kit from "./kit.js"
 
@@ -221,7 +222,7 @@ describe("quorum", () => {
       yield* proxies[1]!.delay(300, { direction: "toClient" })
       const others = (command: string, ...values: ReadonlyArray<string>) =>
         Effect.forEach([2, 3, 4], (i) => servers[i]!.command(command, record("late"), `hother-${i}`, ...values))
-      yield* others("HSET", `E ${Date.now() + 60_000} 1 1`)
+      yield* others("HSET", `E ${Date.now() + 60_000} 1 1 0`)
       const contention = kit.open(one, [kit.key("late")])
       const token = kit.token()
       yield* kit.isBusy(contention, token)
@@ -236,6 +237,30 @@ describe("quorum", () => {
       assert.strictEqual(yield* holdersAt(servers[1]!, "late"), 1)
       assert.deepStrictEqual(yield* one.renew([answer]), [{ _tag: "Confirmed", contended: false }])
     }))
+
+  it_(
+    "R3.1 what is taken back of a lost round and read late takes nothing from the next round",
+    () =>
+      Effect.gen(function*() {
+        const { driver, servers } = yield* world()
+        const one = yield* driver
+        const token = kit.token()
+        const contention = kit.open(one, [kit.key("read late")])
+        // a round that nobody wins, then one that is won
+        const others = (command: string, ...values: ReadonlyArray<string>) =>
+          Effect.forEach([2, 3, 4], (i) => servers[i]!.command(command, record("read late"), "hother", ...values))
+        yield* others("HSET", `E ${Date.now() + 60_000} 1 1 0`)
+        yield* kit.isBusy(contention, token)
+        yield* others("HDEL")
+        const grant = yield* kit.take(contention, token)
+        // a command of the first round, as a server that was mute would read it from a connection that is long gone
+        const late = (server: (typeof servers)[number], round: string) =>
+          server.command("EVAL", release.source, "1", record("read late"), token, round)
+        for (const server of servers) assert.strictEqual(yield* late(server, "1"), "gone")
+        assert.deepStrictEqual(yield* one.renew([grant]), [{ _tag: "Confirmed", contended: false }])
+        for (const server of servers) assert.strictEqual(yield* late(server, "2"), "released")
+      })
+  )
 
   it_(
     "H1 contenders with connections that die: one inside at a time, fences rise, everybody is served",

@@ -50,10 +50,12 @@ export const make = (
     const soon = (f: () => void) =>
       run(Effect.flatMap(Random.nextIntBetween(2, 15), (millis) => Effect.delay(Effect.sync(f), millis)))
 
+    let votes = 0
+
     const acquire: Store["acquire"] = (request, attempt) => (done) => {
       const deadline = now() + attempt.left
       const round = (count: number): void =>
-        vote(request, { ...attempt, left: deadline - now() })((answer) => {
+        vote(request, { ...attempt, left: deadline - now(), round: ++votes })((answer) => {
           if (answer !== "split") return done(answer)
           if (count < rounds && deadline - now() > 20) soon(() => round(count + 1))
           else done({ _tag: "Refused", holder: undefined, endsIn: undefined, missing: [] })
@@ -71,7 +73,7 @@ export const make = (
           const answer = answers[i]
           const isClear = isFailure(answer) ? answer.executed === "no" : answer?._tag === "Refused"
           if (isClear) one.giveUp(attempt.token)
-          else one.takeBack(request, attempt.token)
+          else one.takeBack(request, attempt)
         })
       let isLost = false
       const count: Ask<Answers<Acquired> | Refused | "split"> = poll(

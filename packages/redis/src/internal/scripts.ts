@@ -4,7 +4,7 @@
  *
  * Fields of a record:
  * - `f`: the last fence of the last block that was granted;
- * - `h<token>`: a holder, as `<mode> <until> <fence> <since>`, with the mode E, S, or P and a number of permits;
+ * - `h<token>`: a holder, as `<mode> <until> <fence> <since> <round>`, with the mode E, S, or P and a number of permits;
  * - `m<token>`: what it says of itself, as JSON;
  * - `w<waiter>`: who waits, as `<mode> <order> <arrival> <until>`, with 1 where order was asked for, 2 where several
  *   records were, and 0 elsewhere;
@@ -52,8 +52,8 @@ local function read(key)
   for i=1,#a,2 do
     local kind,id,v=string.sub(a[i],1,1),string.sub(a[i],2),a[i+1]
     if kind=='h' then
-      local mode,till,fence,since=string.match(v,'^(%u%d*) (%d+) (%d+) (%d+)$')
-      r.h[id]={mode=mode,permits=tonumber(string.sub(mode,2)),till=tonumber(till),fence=fence,since=since}
+      local mode,till,fence,since,round=string.match(v,'^(%u%d*) (%d+) (%d+) (%d+) (%d+)$')
+      r.h[id]={mode=mode,permits=tonumber(string.sub(mode,2)),till=tonumber(till),fence=fence,since=since,round=tonumber(round)}
     elseif kind=='w' then
       local mode,order,at,till=string.match(v,'^(%u%d*) (%d) (%d+) (%d+)$')
       r.w[id]={mode=mode,fair=order=='1',order=order,at=tonumber(at),till=tonumber(till)}
@@ -63,6 +63,9 @@ local function read(key)
   return r
 end
 local function waits(w) return w.till>ms and w.till-ms<farAhead end
+local function put(key,id,h,...)
+  redis.call('HSET',key,'h'..id,h.mode..' '..f(h.till)..' '..h.fence..' '..h.since..' '..f(h.round),...)
+end
 local function drop(key,id) redis.call('HDEL',key,'h'..id,'m'..id) end
 local function sweep(key,r)
   for id,h in pairs(r.h) do if h.till<=ms then r.h[id]=nil drop(key,id) end end
@@ -116,7 +119,7 @@ const script = (name: string, ...parts: ReadonlyArray<string>): Script => {
  * act after `notAfter`: a command that is late would grant to a caller who is gone.
  *
  * `waiter` (or '') asks for a place among those who wait. `proposal` is a fence that several servers can agree on. `limit`
- * is how many permits may be out. What follows it are waiters behind this one, whose places it keeps.
+ * is how many permits may be out, `round` what a vote is told from others of its token by. What follows it are waiters behind this one, whose places it keeps.
  *
  * Answers `granted` with the fences, `busy` with those of them who have no place and what is known of who is in the way,
  * or `late`.
@@ -126,7 +129,7 @@ export const acquire = script(
   `
 local mode,token,ttl,keep,holder,notAfter=ARGV[1],ARGV[2],tonumber(ARGV[3]),tonumber(ARGV[4]),ARGV[5],tonumber(ARGV[6])
 local waiter,fair,patience,proposal,limit=ARGV[7],ARGV[8]=='1',tonumber(ARGV[9]),tonumber(ARGV[10]),tonumber(ARGV[11])
-local permits=tonumber(string.sub(mode,2))
+local permits,round=tonumber(string.sub(mode,2)),tonumber(ARGV[12])
 local now=f(ms)
 if ms>notAfter then return {now,'late'} end
 -- the clock's part lets fences rise over a record that was lost, the counter's over a clock that was set back
@@ -135,18 +138,18 @@ local function after(last)
   if proposal>n and proposal<us+60000000 then n=proposal end
   return n
 end
-local function put(key,n,till)
+local function grant(key,n,till)
   local fence=f(n)
   redis.call('HSET',key,'f',f(n+${
     fenceBlock - 1
-  }),'h'..token,mode..' '..f(till)..' '..fence..' '..now,'m'..token,holder)
+  }),'h'..token,mode..' '..f(till)..' '..fence..' '..now..' '..f(round),'m'..token,holder)
   return fence
 end
 -- a key that nobody holds or waits for is what is asked for most: half the work
 if #KEYS==1 then
   local a=redis.call('HGETALL',KEYS[1])
   if #a==0 or #a==2 and a[1]=='f' then
-    local fence=put(KEYS[1],after(tonumber(a[2]) or 0),ms+ttl)
+    local fence=grant(KEYS[1],after(tonumber(a[2]) or 0),ms+ttl)
     redis.call('PEXPIRE',KEYS[1],f(ttl+keep))
     return {now,'granted',fence}
   end
@@ -192,7 +195,7 @@ end
 if refusal then
   if waiter~='' then
     -- those behind it, whose sign of life this is as well
-    for i=12,#ARGV do
+    for i=13,#ARGV do
       local id,w=ARGV[i],rs[1].w[ARGV[i]]
       if w then
         w.till=ms+patience
@@ -209,12 +212,13 @@ end
 local answer={now,'granted'}
 for i,key in ipairs(KEYS) do
   local r=rs[i]
-  local fence,since,till=nil,ms,ms+ttl
+  local fence,till=nil,ms+ttl
   if r.own then
-    fence,since,till=r.own.fence,r.own.since,math.max(till,r.own.till)
-    redis.call('HSET',key,'h'..token,mode..' '..f(till)..' '..fence..' '..since)
+    fence,till=r.own.fence,math.max(till,r.own.till)
+    r.own.till,r.own.round=till,math.max(round,r.own.round)
+    put(key,token,r.own)
   else
-    fence=put(key,after(r.f),till)
+    fence=grant(key,after(r.f),till)
   end
   if r.w[waiter] then r.w[waiter]=nil redis.call('HDEL',key,'w'..waiter) end
   if r.d[token] then r.d[token]=nil redis.call('HDEL',key,'d'..token) end
@@ -258,7 +262,7 @@ for a=2,#ARGV,3 do
       own.till=ms+ttl
       -- first: it is allowed where memory is short, and what follows it in a script then is, too
       redis.call('PEXPIRE',key,need(r,own.till,keep))
-      redis.call('HSET',key,'h'..token,own.mode..' '..f(own.till)..' '..own.fence..' '..own.since)
+      put(key,token,own)
     elseif own and own.till<=ms then
       -- who was told that it has lapsed must not get it back from a clock that is set back
       drop(key,token)
@@ -278,11 +282,13 @@ local alone=#KEYS==1 and redis.call('HLEN',KEYS[1])==3 and redis.call('HGET',KEY
 
 const giveUp = `
 local owned,lapsed,woke=0,false,false
+local newest=tonumber(ARGV[2])
 for _,key in ipairs(KEYS) do
   local r=read(key)
   local own,place=r.h[token],r.w[token]
-  redis.call('HDEL',key,'h'..token,'m'..token,'d'..token)
-  if place and ARGV[2]~='keep' then redis.call('HDEL',key,'w'..token) r.w[token]=nil else place=nil end
+  if own and newest and own.round>newest then own=nil
+  else redis.call('HDEL',key,'h'..token,'m'..token,'d'..token) end
+  if place and ARGV[2]=='leave' then redis.call('HDEL',key,'w'..token) r.w[token]=nil else place=nil end
   if (own or place) and wake(key,r) then woke=true end
   if own then
     owned=owned+1
@@ -291,12 +297,15 @@ for _,key in ipairs(KEYS) do
 end
 return owned<#KEYS and 'gone' or lapsed and 'lapsed' or woke and 'woke' or 'released'`
 
-/** Gives up whatever the token owns, and its place unless ARGV[2] is `keep`. Answers `gone`, `lapsed`, `woke` or `released`. */
+/**
+ * Gives up whatever the token owns, and its place where ARGV[2] is `leave`. Elsewhere that is `keep` or the number of a
+ * round: what a later one was granted stays, however late this comes. Answers `gone`, `lapsed`, `woke` or `released`.
+ */
 export const release = script(
   "release",
   alone,
   `
-if alone then
+if alone and not tonumber(ARGV[2]) then
   redis.call('HDEL',KEYS[1],'h'..token,'m'..token)
   return tonumber(string.match(alone,'^%u%d* (%d+)'))<=ms and 'lapsed' or 'released'
 end
@@ -315,13 +324,13 @@ export const offer = script(
   `
 local key,ttl,keep=KEYS[1],tonumber(ARGV[4]),tonumber(ARGV[5])
 local function again(own,last,longest)
-  local mode,till,fence=string.match(own,'^(%u) (%d+) (%d+)')
+  local mode,till,fence,round=string.match(own,'^(%u) (%d+) (%d+) %d+ (%d+)')
   if tonumber(till)<=ms then return end
   if fence~=ARGV[3] then return {fence} end
   fence=f(math.max(last+1,us))
   redis.call('HSET',key,'f',f(tonumber(fence)+${
     fenceBlock - 1
-  }),'h'..token,mode..' '..f(ms+ttl)..' '..fence..' '..f(ms))
+  }),'h'..token,mode..' '..f(ms+ttl)..' '..fence..' '..f(ms)..' '..round)
   redis.call('PEXPIRE',key,longest)
   return {fence}
 end
@@ -432,9 +441,8 @@ for i,key in ipairs(KEYS) do
   local r,fence=rs[i],ARGV[i+1]
   local own,n=r.h[token],tonumber(fence)
   if n>tonumber(own.fence) then
-    redis.call('HSET',key,'h'..token,own.mode..' '..f(own.till)..' '..fence..' '..own.since,'f',f(math.max(r.f,n+${
-    fenceBlock - 1
-  })))
+    own.fence=fence
+    put(key,token,own,'f',f(math.max(r.f,n+${fenceBlock - 1})))
   end
 end
 return {f(ms),'raised'}`

@@ -27,8 +27,8 @@ const clockTries = 2
 /** A server that a quorum asks can grant under a fence that the others grant under, too. */
 export interface Server extends Store {
   readonly acquireAs: (request: Request, attempt: Attempt, proposal: number) => Ask<Acquired>
-  /** Gives up what was granted of an attempt that failed as a whole; its place stays. */
-  readonly takeBack: (records: ReadonlyArray<string>, token: string) => Ask<Released>
+  /** Gives up what was granted to a vote that was lost; its place stays, and so does what a later one was granted. */
+  readonly takeBack: (records: ReadonlyArray<string>, token: string, round: number) => Ask<Released>
   /** `false`: the token does not hold the records any more. */
   readonly raise: (records: ReadonlyArray<string>, token: string, fences: ReadonlyArray<bigint>) => Ask<boolean>
 }
@@ -94,6 +94,7 @@ export const make = (connection: Connection, settings: Settings): Server => {
         String(request.fair ? settings.fairPatience : scripts.patience),
         String(proposal),
         String(request.permits?.limit ?? 0),
+        String(attempt.round ?? 0),
         ...attempt.behind
       ])((told) => {
         if (isFailure(told)) return done(told)
@@ -112,18 +113,18 @@ export const make = (connection: Connection, settings: Settings): Server => {
     send(1)
   }
 
-  const giveUp = (place: "keep" | "leave") => (records: ReadonlyArray<string>, token: string): Ask<Released> =>
+  const giveUp = (records: ReadonlyArray<string>, token: string, what: string): Ask<Released> =>
     map(
       every(
         inSlots(records).map((slot) =>
-          map(run(scripts.release, slot, [token, place]), (reply) =>
-            isReleased(reply) ? reply : unintelligible("release"))
+          map(
+            run(scripts.release, slot, [token, what]),
+            (reply) => isReleased(reply) ? reply : unintelligible("release")
+          )
         )
       ),
       worstReleased
     )
-
-  const takeBack = giveUp("keep")
 
   const acquireAs: Server["acquireAs"] = (request, attempt, proposal) => {
     const slots = inSlots(request.records)
@@ -143,7 +144,7 @@ export const make = (connection: Connection, settings: Settings): Server => {
       }
       const giveBack = (count: number, answer: Answer<Acquired>): void => {
         if (count === 0) return done(answer)
-        takeBack(slots.slice(0, count).flat(), attempt.token)((released) =>
+        giveUp(slots.slice(0, count).flat(), attempt.token, "keep")((released) =>
           done(worst([answer, released].filter(isFailure)) ?? answer)
         )
       }
@@ -182,8 +183,8 @@ export const make = (connection: Connection, settings: Settings): Server => {
         return found.map(together)
       })
     },
-    release: giveUp("leave"),
-    takeBack,
+    release: (records, token) => giveUp(records, token, "leave"),
+    takeBack: (records, token, round) => giveUp(records, token, String(round)),
     offer: ({ records, token, ttl }, fence) =>
       map(run(scripts.offer, records, [token, "leave", String(fence), String(ttl), keep]), (reply) =>
         isReleased(reply)

@@ -24,6 +24,8 @@ export interface Attempt {
   readonly waiter: string
   /** Others of this process behind it, whose places it keeps. Of one record, and only where the store does that. */
   readonly behind: ReadonlyArray<string>
+  /** Of a vote. */
+  readonly round?: number
 }
 
 export interface Granted {

@@ -3,8 +3,8 @@
  * answered may act until its time is over, even after the release: a mute server reads its connections in any order. So
  * what is not held then is taken back once more.
  *
- * The rounds of a vote, and the attempts of a wait, have one token. What is still open of a round that was lost must not
- * take back what the next one is granted, so it asks whether the token is wanted by then.
+ * The rounds of a vote, and the attempts of a wait, have one token. What is taken back of a round that was lost is known to
+ * the server by the number of that round, so that it cannot be what a later one was granted, however late it is read.
  */
 import { DriverError, type Released } from "effect-locking/LockDriver"
 import * as Duration from "effect/Duration"
@@ -27,7 +27,7 @@ export interface Voter {
   /** As the server's, but for a server that is too young. */
   readonly acquire: (request: Request, attempt: Attempt, proposal: number) => Ask<Acquired>
   /** Now, or as soon as it is there again while the grant could still be there. */
-  readonly takeBack: (request: Request, token: string) => void
+  readonly takeBack: (request: Request, attempt: Attempt) => void
   /** It has not granted this time, but may have before. */
   readonly giveUp: (token: string) => void
   readonly release: (records: ReadonlyArray<string>, token: string) => Ask<Released>
@@ -39,16 +39,15 @@ export interface Settings extends server.Settings {
 
 interface Debt {
   readonly request: Request
-  readonly token: string
+  readonly attempt: Attempt
   /** When it has lapsed anyway. */
   readonly until: number
-  readonly intent: Intent
 }
 
 /** What is meant with a token now. */
 interface Intent {
   isWanted: boolean
-  /** How many questions, doubts and debts depend on it. */
+  /** How many questions and doubts depend on it. */
   open: number
 }
 
@@ -75,12 +74,12 @@ export const make = (client: Client, settings: Settings): Effect.Effect<Voter, n
     }
 
     /** An attempt may still act until then. */
-    const doubt = (request: Request, token: string, until: number): Effect.Effect<void> => {
-      const intent = open(token)
+    const doubt = (request: Request, attempt: Attempt, until: number): Effect.Effect<void> => {
+      const intent = open(attempt.token)
       return Effect.delay(
         Effect.sync(() => {
-          if (!intent.isWanted) takeBack(request, token)
-          close(token, intent)
+          if (!intent.isWanted) takeBack(request, attempt)
+          close(attempt.token, intent)
         }),
         Math.max(0, Math.ceil(until - link.now()))
       )
@@ -102,8 +101,8 @@ export const make = (client: Client, settings: Settings): Effect.Effect<Voter, n
       const answered = (answer: Answer<Acquired>): void => {
         // what was given up meanwhile must not stay granted
         if (!isFailure(answer)) {
-          if (!intent.isWanted && answer._tag === "Granted") takeBack(request, token)
-        } else if (answer.executed === "unknown") run(Effect.forkIn(doubt(request, token, until), scope))
+          if (!intent.isWanted && answer._tag === "Granted") takeBack(request, attempt)
+        } else if (answer.executed === "unknown") run(Effect.forkIn(doubt(request, attempt, until), scope))
         close(token, intent)
         done(answer)
       }
@@ -119,29 +118,24 @@ export const make = (client: Client, settings: Settings): Effect.Effect<Voter, n
 
     const giveUp: Voter["giveUp"] = (token) => {
       const intent = intents.get(token)
-      if (intent === undefined) return
-      intent.isWanted = false
-      payDebts()
+      if (intent !== undefined) intent.isWanted = false
     }
 
     const pay = (debt: Debt): void =>
-      store.takeBack(debt.request.records, debt.token)((answer) => {
+      store.takeBack(debt.request.records, debt.attempt.token, debt.attempt.round!)((answer) => {
         if (isFailure(answer)) debts.add(debt)
-        else close(debt.token, debt.intent)
       })
 
     const payDebts = (): void => {
       for (const debt of debts) {
-        if (debt.intent.isWanted && debt.until > link.now()) continue
         debts.delete(debt)
         if (debt.until > link.now()) pay(debt)
-        else close(debt.token, debt.intent)
       }
     }
 
-    const takeBack: Voter["takeBack"] = (request, token) => {
-      giveUp(token)
-      pay({ request, token, until: link.now() + request.ttl, intent: open(token) })
+    const takeBack: Voter["takeBack"] = (request, attempt) => {
+      giveUp(attempt.token)
+      pay({ request, attempt, until: link.now() + request.ttl })
     }
 
     link.own.on("close", () => born = undefined)
