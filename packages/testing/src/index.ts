@@ -68,6 +68,17 @@ export * as PostgresServer from "./PostgresServer.js"
 export * as RedisServer from "./RedisServer.js"
 
 /**
+ * A lock under stress: processes with many callers each, who take one key after the other through the whole library, and
+ * the verdict on what came of it. Judged are exclusion and fences, whether a wake-up was lost, whether somebody was stuck,
+ * and the share of each process in each second.
+ *
+ * A worker polls so seldom that a lost wake-up is seen by what does not happen: give its layer a long `pollInterval`.
+ *
+ * @since 0.1.0
+ */
+export * as Stress from "./Stress.js"
+
+/**
  * A TCP proxy in front of a server, which treats its connections as a bad network would: it swallows, delays, cuts and
  * refuses. It knows connections apart, by their order or by what the client has said on them (an `application_name`, a
  * `CLIENT SETNAME`), so the subscriber can be cut off while the holder goes on.

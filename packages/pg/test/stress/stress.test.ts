@@ -1,41 +1,60 @@
-import * as OverlapOracle from "@effect-locking/testing/OverlapOracle"
 import * as PostgresServer from "@effect-locking/testing/PostgresServer"
+import * as Stress from "@effect-locking/testing/Stress"
 import { assert, describe, it } from "@effect/vitest"
-import { Array, Effect } from "effect"
-import * as stress from "./stress.js"
+import { Duration, Effect, Schedule } from "effect"
 
 /** How long each run is, in seconds. */
 const seconds = Number(process.env["PG_STRESS_SECONDS"] ?? 4)
 
-const load: stress.Load = { processes: 4, waiters: 200, keys: 20, seconds, pollInterval: 30_000 }
+const [processes, callers] = [4, 200]
 
-/** In microseconds. A machine that is busy makes everybody wait, but only a lost wake-up until the poll. */
-const patience = 15_000_000
+/** A machine that is busy makes everybody wait, but only a lost wake-up until the poll. */
+const patience = Duration.seconds(15)
+
+/** The most sessions of one process at the server, and of all. */
+const watchSessions = (server: PostgresServer.Postgres) =>
+  Effect.gen(function*() {
+    const most = { ofOne: 0, ofAll: 0 }
+    const count = Effect.map(
+      server.query<{ readonly name: string; readonly n: number }>(
+        `select substring(application_name from 'stress-[0-9]+') as name, count(*)::int as n from pg_stat_activity
+ where backend_type = 'client backend' and pid <> pg_backend_pid() group by 1`
+      ),
+      (rows) => {
+        most.ofOne = Math.max(most.ofOne, ...rows.map(({ n }) => n))
+        most.ofAll = Math.max(most.ofAll, rows.reduce((sum, { n }) => sum + n, 0))
+      }
+    )
+    yield* Effect.forkScoped(Effect.repeat(count, Schedule.spaced(300)))
+    return most
+  })
 
 describe("stress", () => {
   for (const version of [18, 15] as const) {
     it.scopedLive(
-      `R3.1 R6.2 R6.4 4 processes with 200 waiters each for 20 keys, PostgreSQL ${version}`,
+      `R3.1 R6.2 R6.4 ${processes} processes with ${callers} waiters each for 20 keys, PostgreSQL ${version}`,
       () =>
         Effect.gen(function*() {
-          const outcome = yield* stress.run(yield* PostgresServer.make({ version }), load)
-          const windows = stress.windows(outcome)
-          const { counts, violations } = OverlapOracle.judge(windows)
-          assert.deepStrictEqual(violations, [])
-          // nobody was left out
-          assert.isAtLeast(windows.length, load.processes * load.waiters)
-          assert.strictEqual(counts.windows, windows.length, "each turn has a fence of its own")
-          for (const turns of Object.values(Array.groupBy(windows, ({ key }) => key))) {
-            const fences = turns.toSorted((a, b) => a.from - b.from).map(({ fence }) => fence)
-            assert(fences.every((fence, i) => i === 0 || fence > fences[i - 1]!), `the fences of ${turns[0].key} rise`)
-          }
-          assert.isBelow(stress.longestStall(outcome), patience, "µs in which a key was free and wanted")
-          assert.isBelow(outcome.end - outcome.stop, patience, "µs until the last who waited was served")
-          const [least = 1] = stress.shares(outcome)
-          assert.isAtLeast(least, 0.2, "of its fair share, in some second")
-          assert.isAtMost(outcome.sessions.ofOne, 2)
-          assert.isAtMost(outcome.sessions.ofAll, 2 * load.processes)
-          assert.strictEqual(outcome.left, 0)
+          const server = yield* PostgresServer.make({ version })
+          const sessions = yield* watchSessions(server)
+          const verdict = yield* Stress.run(new URL("./worker.ts", import.meta.url), {
+            store: server.url(),
+            processes,
+            callers,
+            duration: Duration.seconds(seconds)
+          })
+          assert.deepStrictEqual(verdict.violations, [])
+          assert.isAtLeast(verdict.turns, processes * callers, "nobody was left out")
+          assert(
+            Duration.lessThan(verdict.longestStall, patience),
+            `a key was free and wanted: ${verdict.longestStall}`
+          )
+          assert(Duration.lessThan(verdict.drained, patience), `until the last was served: ${verdict.drained}`)
+          assert.isAtLeast(verdict.shares[0] ?? 1, 0.2, "of its fair share, in some second")
+          assert.isAtMost(sessions.ofOne, 2)
+          assert.isAtMost(sessions.ofAll, 2 * processes)
+          const left = yield* server.query("select 1 from pg_locks where locktype = 'advisory'")
+          assert.lengthOf(left, 0)
         }),
       (seconds + 90) * 1000
     )

@@ -1,46 +1,91 @@
-import * as OverlapOracle from "@effect-locking/testing/OverlapOracle"
+import type { RedisServer } from "@effect-locking/testing/RedisServer"
+import * as Stress from "@effect-locking/testing/Stress"
 import { assert, describe, it } from "@effect/vitest"
-import { Array, Effect } from "effect"
+import { Duration, Effect, Random, Schedule } from "effect"
 import * as kit from "../kit.js"
-import * as stress from "./stress.js"
 
 /** How long each run is, in seconds. */
 const seconds = Number(process.env["REDIS_STRESS_SECONDS"] ?? 4)
 
-const load: stress.Load = { processes: 4, waiters: 200, keys: 20, seconds, pollInterval: 60_000 }
+const [processes, callers] = [4, 200]
 
-/** In microseconds. A machine that is busy makes everybody wait, but only what was lost until a poll or a lease's end. */
-const patience = 30_000_000
+/** A machine that is busy makes everybody wait, but only what was lost until a poll or a lease's end. */
+const patience = Duration.seconds(30)
+
+/** The driver's connections, by their numbers at the server. */
+const connections = (server: RedisServer) =>
+  Effect.map(
+    server.command("CLIENT", "LIST"),
+    (text: string) => [...text.matchAll(/^id=(\d+).* name=effect-locking-/gm)].map(([, id]) => id!)
+  )
+
+/** The most connections at the server at once. */
+const watchConnections = (server: RedisServer) =>
+  Effect.gen(function*() {
+    const seen = { most: 0 }
+    const count = Effect.map(connections(server), ({ length }) => seen.most = Math.max(seen.most, length))
+    yield* Effect.forkScoped(Effect.repeat(count, Schedule.spaced(300)))
+    return seen
+  })
+
+/** Kills one connection after the other, whosever it is. */
+const killConnections = (server: RedisServer) =>
+  Effect.gen(function*() {
+    const killed = { count: 0 }
+    const kill = Effect.gen(function*() {
+      const ids = yield* connections(server)
+      const id = ids[yield* Random.nextIntBetween(0, ids.length)]
+      if (id !== undefined && (yield* server.command("CLIENT", "KILL", "ID", id)) === 1) killed.count++
+    })
+    yield* Effect.forkScoped(Effect.repeat(kill, Schedule.spaced(250)))
+    return killed
+  })
+
+const load = (server: RedisServer) =>
+  Effect.gen(function*() {
+    const verdict = yield* Stress.run(new URL("./worker.ts", import.meta.url), {
+      store: server.url(),
+      processes,
+      callers,
+      duration: Duration.seconds(seconds)
+    })
+    assert.deepStrictEqual(verdict.violations, [])
+    assert.isAtLeast(verdict.turns, processes * callers, "nobody was left out")
+    assert(Duration.lessThan(verdict.longestStall, patience), `a key was free and wanted: ${verdict.longestStall}`)
+    assert(Duration.lessThan(verdict.drained, patience), `until the last was served: ${verdict.drained}`)
+    assert.isAtLeast(verdict.shares[0] ?? 1, 0.2, "of its fair share, in some second")
+    const records: ReadonlyArray<string> = yield* server.command("KEYS", "*")
+    const fields = yield* Effect.forEach(records, (record) => server.command("HKEYS", record))
+    // holders and waiters
+    assert.deepStrictEqual(fields.flat().filter((field: string) => /^[hmw]/.test(field)), [])
+    return verdict
+  })
 
 describe("stress", () => {
-  for (const isChaotic of [false, true]) {
-    it.scopedLive(
-      `H1 R3.1 R6.2 R6.4 4 processes with 200 waiters each for 20 keys${
-        isChaotic ? ", whose connections are killed at random" : ""
-      }`,
-      () =>
-        Effect.gen(function*() {
-          const outcome = yield* stress.run(yield* kit.server, load, { isChaotic })
-          const windows = stress.windows(outcome)
-          const { counts, violations } = OverlapOracle.judge(windows)
-          assert.deepStrictEqual(violations, [])
-          // nobody was left out
-          assert.isAtLeast(windows.length, load.processes * load.waiters)
-          assert.strictEqual(counts.windows, windows.length, "each turn has a fence of its own")
-          for (const turns of Object.values(Array.groupBy(windows, ({ key }) => key))) {
-            const fences = turns.toSorted((a, b) => a.from - b.from).map(({ fence }) => fence)
-            assert(fences.every((fence, i) => i === 0 || fence > fences[i - 1]!), `the fences of ${turns[0].key} rise`)
-          }
-          assert.isBelow(stress.longestStall(outcome), patience, "µs in which a key was free and wanted")
-          assert.isBelow(outcome.end - outcome.stop, patience, "µs until the last who waited was served")
-          const [least = 1] = stress.shares(outcome)
-          assert.isAtLeast(least, 0.2, "of its fair share, in some second")
-          assert.strictEqual(outcome.left, 0)
-          if (isChaotic) return assert.isAtLeast(outcome.killed, 2 * seconds)
-          assert.isAtMost(outcome.commands / windows.length, 6, "commands for each turn")
-          assert.isAtMost(outcome.connections, 2 * load.processes)
-        }),
-      (seconds + 110) * 1000
-    )
-  }
+  it.scopedLive(
+    `R3.1 R6.2 R6.4 ${processes} processes with ${callers} waiters each for 20 keys`,
+    () =>
+      Effect.gen(function*() {
+        const server = yield* kit.server
+        const seen = yield* watchConnections(server)
+        const before = yield* kit.commands(server)
+        const { turns } = yield* load(server)
+        const commands = (yield* kit.commands(server)) - before
+        assert.isAtMost(commands / turns, 6, "commands for each turn")
+        assert.isAtMost(seen.most, 2 * processes)
+      }),
+    (seconds + 110) * 1000
+  )
+
+  it.scopedLive(
+    `H1 R3.1 R6.2 R6.4 the same, with connections that are killed at random`,
+    () =>
+      Effect.gen(function*() {
+        const server = yield* kit.server
+        const killed = yield* killConnections(server)
+        yield* load(server)
+        assert.isAtLeast(killed.count, 2 * seconds)
+      }),
+    (seconds + 110) * 1000
+  )
 })
