@@ -351,7 +351,7 @@ export interface LockDriver {
 /**
  * A call by callback, as `Effect.async` makes one, for the common calls of a driver whose store is remote: the engine,
  * which makes each of those beside the caller, then needs no fiber for it.
- * `register` begins the call and answers how to abandon it; `resume` takes the answer, or an effect that goes on asking.
+ * `register` begins the call and answers how to abandon it, if it can be; `resume` takes the answer, or an effect that goes on asking.
  *
  * @example
  * ```ts
@@ -370,8 +370,6 @@ export interface LockDriver {
  *           ? Effect.succeed(deleted === 1 ? "released" : "gone")
  *           : Effect.fail(new LockDriver.DriverError({ executed: "unknown", message: "DEL failed", cause }))
  *       ))
- *     // what was sent cannot be called back
- *     return () => {}
  *   })
  * ```
  *
@@ -379,5 +377,5 @@ export interface LockDriver {
  * @category calls
  */
 export const callback = <A>(
-  register: (resume: (next: Effect.Effect<A, DriverError>) => void) => () => void
+  register: (resume: (next: Effect.Effect<A, DriverError>) => void) => (() => void) | void
 ): Effect.Effect<A, DriverError> => new Callback(register)

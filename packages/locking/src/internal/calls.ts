@@ -61,7 +61,7 @@ export class Call<A, E> {
       })
     )
     if (isOver) return
-    if (Exit.isSuccess(began)) this.abandonStep = began.value
+    if (Exit.isSuccess(began)) this.abandonStep = began.value ?? undefined
     else this.end(Exit.failCause(began.cause))
   }
 

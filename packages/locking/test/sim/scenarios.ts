@@ -43,6 +43,34 @@ export const scenarios: Readonly<Record<string, Plan>> = {
     { layer: { pollInterval: 200, maxHandovers: 1, maxWaiters: 100, shutdownTimeout: 1000 } }
   ),
 
+  "offers that wait": plan(
+    [
+      op({ ttl: 60, steps: 2, stepMs: 10 }),
+      op({ ttl: 60, steps: 8, stepMs: 20 }),
+      op({ node: 1, ttl: 60, at: 100 })
+    ],
+    {
+      profile: "chaos",
+      faults: near,
+      layer: { pollInterval: 200, maxHandovers: 0, maxWaiters: 100, shutdownTimeout: 1000 },
+      chaos: [chaos({ kind: "pause", at: 25, ms: 45 })]
+    }
+  ),
+
+  "offers to who has left": plan(
+    [
+      op({ steps: 1, stepMs: 10 }),
+      op({ interruptAt: 15 }),
+      op({ interruptAt: 16 }),
+      op({ interruptAt: 17 }),
+      op({ node: 1, at: 100 })
+    ],
+    {
+      faults: near,
+      layer: { pollInterval: 200, maxHandovers: 0, maxWaiters: 100, shutdownTimeout: 1000 }
+    }
+  ),
+
   "readers and writers": plan([
     op({ mode: "shared" }),
     op({ mode: "shared", node: 1, at: 10 }),

@@ -73,7 +73,6 @@ class PgContention implements Contention {
         ? session.opened
         : Effect.catchIf(register(session, this.ids), (error) => error === noRoom, () => Effect.void)
       resume(Effect.zipRight(ready, callback(this.ask(token, until))))
-      return () => {}
     })
   }
 

@@ -234,21 +234,15 @@ export const ask = <A>(queue: Queue, job: MakeJob<A>): Effect.Effect<A, DriverEr
 /** The same; without a session the answer is known. */
 export const askIfOpen = <A>(queue: Queue, otherwise: A, job: MakeJob<A>): Effect.Effect<A, DriverError> =>
   callback((resume) => {
-    if (queue.isOpen) return put(queue, job, resume)
-    resume(Effect.succeed(otherwise))
-    return leave
+    if (queue.isOpen) put(queue, job, resume)
+    else resume(Effect.succeed(otherwise))
   })
 
 const put = <A>(
   queue: Queue,
   job: MakeJob<A>,
   resume: (answer: Effect.Effect<A, DriverError>) => void
-): () => void => {
-  queue.add(job((value) => resume(Effect.succeed(value)), (error) => resume(Effect.fail(error))))
-  return leave
-}
-
-const leave = (): void => {}
+): void => queue.add(job((value) => resume(Effect.succeed(value)), (error) => resume(Effect.fail(error))))
 
 const noSession = (error?: unknown) => failure("no", "there is no session with PostgreSQL", error)
 

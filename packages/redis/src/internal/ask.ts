@@ -40,9 +40,4 @@ export const worst = (failures: ReadonlyArray<DriverError>): DriverError | undef
   failures.find(({ executed }) => executed === "unknown") ?? failures[0]
 
 export const toEffect = <A>(ask: Ask<A>): Effect.Effect<A, DriverError> =>
-  callback((resume) => {
-    ask((a) => resume(isFailure(a) ? Effect.fail(a) : Effect.succeed(a)))
-    return leave
-  })
-
-const leave = (): void => {}
+  callback((resume) => ask((a) => resume(isFailure(a) ? Effect.fail(a) : Effect.succeed(a))))
