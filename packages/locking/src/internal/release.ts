@@ -44,10 +44,9 @@ export const end = (hold: Hold): Effect.Effect<boolean> =>
 const giveBack = <A>(core: Core, held: HeldGrant, answer: A, now: number): Effect.Effect<A> => {
   const { driver } = core
   const limit = held.call.attemptTimeout
-  const offer = held.mode === "exclusive" && held.grant.keys.length === 1 && records.heirOf(held) !== undefined
-    ? driver.offer
-    : undefined
-  const lapsesAt = offer !== undefined
+  const isOffered = driver.offer !== undefined && held.mode === "exclusive" && held.grant.keys.length === 1 &&
+    records.heirOf(held) !== undefined
+  const lapsesAt = isOffered
     ? now + limit + held.ttl
     : held.trust._tag === "Held"
     ? held.trust.until + trust.margin(held.ttl)
@@ -58,29 +57,36 @@ const giveBack = <A>(core: Core, held: HeldGrant, answer: A, now: number): Effec
   held.trust = trust.released
   detach(core, held)
   for (const record of held.records) record.releasing++
-  const tell = (call: (grant: Grant) => Effect.Effect<Grant | Released, DriverError>) =>
+  const tell = <S>(call: () => Effect.Effect<S, DriverError>) =>
     calls.ask(
       core,
       // a release and a renewal never cross
-      held.renewal === undefined
-        ? () => call(held.grant)
-        : () => Effect.zipRight(renewalEnded(held), Effect.suspend(() => call(held.grant))),
+      held.renewal === undefined ? call : () => Effect.zipRight(renewalEnded(held), Effect.suspend(call)),
       now + limit,
       calls.noRestore,
       joiner
     )
-  const end = (exit: Exit.Exit<Grant | Released, unknown> | undefined): Effect.Effect<A> => {
-    const said = exit !== undefined && Exit.isSuccess(exit) ? exit.value : undefined
-    if (!isGrant(said)) released(core, held, said, lapsesAt)
-    else if (!passOn(core, held, said, now)) {
+  const end = (said: Released | undefined): A => {
+    released(core, held, said, lapsesAt)
+    finish(core, activity)
+    return answer
+  }
+  const release = Effect.map(tell(() => driver.release(held.grant)), (exit) => end(saidBy(exit)))
+  if (!isOffered) return release
+  return Effect.flatMap(tell(() => driver.offer!(held.grant)), (exit) => {
+    const said = saidBy(exit)
+    if (!isGrant(said)) return Effect.succeed(end(said))
+    if (!passOn(core, held, said, now)) {
       sometimes("offer answered after the heir had left")
-      return Effect.flatMap(tell(driver.release), end)
+      return release
     }
     finish(core, activity)
     return Effect.succeed(answer)
-  }
-  return Effect.flatMap(tell(offer ?? driver.release), end)
+  })
 }
+
+const saidBy = <S>(exit: Exit.Exit<S, unknown> | undefined): S | undefined =>
+  exit !== undefined && Exit.isSuccess(exit) ? exit.value : undefined
 
 const isGrant = (said: Grant | Released | undefined): said is Grant =>
   typeof said === "object" && said?._tag === "Grant"
