@@ -2,22 +2,40 @@
  * Every way to hold a key against every way to ask for it: one family of scripts, so none of them may miss another.
  */
 import { assert, describe, layer } from "@effect/vitest"
-import { Context, Effect, Layer } from "effect"
+import { Context, Duration, Effect, Layer } from "effect"
 import type { LockDriver } from "effect-locking/LockDriver"
+import * as RedisLocking from "../src/RedisLocking.js"
 import * as kit from "./kit.js"
 
 class Two extends Context.Tag("Two")<Two, {
   readonly one: LockDriver
   readonly two: LockDriver
 }>() {
-  static readonly live = Layer.scoped(
+  static readonly atOneServer = Layer.scoped(
     Two,
     Effect.gen(function*() {
       const server = yield* kit.anyServer
       return { one: yield* kit.driver(server.url()), two: yield* kit.driver(server.url()) }
     })
   )
+
+  static readonly atQuorum = Layer.scoped(
+    Two,
+    Effect.gen(function*() {
+      const servers = yield* Effect.forEach([1, 2, 3], () => kit.server)
+      const open = Effect.gen(function*() {
+        const clients = yield* Effect.forEach(servers, (server) => kit.client(server.url()))
+        return yield* Effect.tap(RedisLocking.driverQuorum({ clients, longestTtl: ttl }), ({ ready }) => ready)
+      })
+      // until they may vote
+      yield* Effect.sleep(Duration.sum(ttl, "1100 millis"))
+      return { one: yield* open, two: yield* open }
+    })
+  )
 }
+
+/** No test takes as long. */
+const ttl = Duration.seconds(3)
 
 interface Way {
   readonly name: string
@@ -50,37 +68,42 @@ const fitTogether = (held: Way, wanted: Way): boolean => {
   return a !== b || (held.options.mode === "shared" && wanted.options.mode === "shared")
 }
 
-layer(Two.live, { excludeTestServices: true })("R1.6 what is held", (it) => {
-  for (const held of ways) {
-    describe(held.name, () => {
-      for (const wanted of ways) {
-        const goesTogether = fitTogether(held, wanted)
-        it.effect(`${goesTogether ? "lets in" : "keeps out"}: ${wanted.name}`, () =>
-          Effect.gen(function*() {
-            const { one, two } = yield* Two
-            const name = `${kit.token()}|${held.name}|${wanted.name}`
-            const holder = yield* kit.take(
-              kit.open(one, held.keys(name).map((_) => kit.key(_)), held.options),
-              kit.token()
-            )
-            const contention = kit.open(two, wanted.keys(name).map((_) => kit.key(_)), wanted.options)
-            const token = kit.token()
-            const answer = yield* kit.attempt(contention, token)
-            assert.strictEqual(answer._tag, goesTogether ? "Grant" : "Busy")
-            if (answer._tag === "Busy") {
-              assert.strictEqual(answer.holder?.token, holder.token)
-              // none of several keys is kept when one is refused
-              for (const key of wanted.keys(name)) {
-                const holders = yield* two.inspect(kit.key(key))
-                assert.notInclude(holders.map((_) => _.token), token)
+const matrix = (name: string, live: Layer.Layer<Two, unknown>, ways: ReadonlyArray<Way>): void =>
+  layer(live, { excludeTestServices: true })(name, (it) => {
+    for (const held of ways) {
+      describe(held.name, () => {
+        for (const wanted of ways) {
+          const goesTogether = fitTogether(held, wanted)
+          it.effect(`${goesTogether ? "lets in" : "keeps out"}: ${wanted.name}`, () =>
+            Effect.gen(function*() {
+              const { one, two } = yield* Two
+              const name = `${kit.token()}|${held.name}|${wanted.name}`
+              const holder = yield* kit.take(
+                kit.open(one, held.keys(name).map((_) => kit.key(_)), { ttl, ...held.options }),
+                kit.token()
+              )
+              const contention = kit.open(two, wanted.keys(name).map((_) => kit.key(_)), { ttl, ...wanted.options })
+              const token = kit.token()
+              const answer = yield* kit.attempt(contention, token)
+              assert.strictEqual(answer._tag, goesTogether ? "Grant" : "Busy")
+              if (answer._tag === "Busy") {
+                assert.strictEqual(answer.holder?.token, holder.token)
+                // none of several keys is kept when one is refused
+                for (const key of wanted.keys(name)) {
+                  const holders = yield* two.inspect(kit.key(key))
+                  assert.notInclude(holders.map((_) => _.token), token)
+                }
               }
-            }
-            yield* one.release(holder)
-            const then = yield* kit.take(contention, token)
-            assert.isTrue(then.fences.every((fence) => fence > 0n))
-            assert.oneOf(yield* two.release(then), ["released", "woke"])
-          }))
-      }
-    })
-  }
-})
+              yield* one.release(holder)
+              const then = yield* kit.take(contention, token)
+              assert.isTrue(then.fences.every((fence) => fence > 0n))
+              assert.oneOf(yield* two.release(then), ["released", "woke"])
+            }))
+        }
+      })
+    }
+  })
+
+matrix("R1.6 what is held at one server", Two.atOneServer, ways)
+// which counts no permits
+matrix("R1.6 what is held at a quorum", Two.atQuorum, ways.filter(({ options }) => options.permits === undefined))
