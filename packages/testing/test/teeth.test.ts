@@ -249,7 +249,7 @@ const drivers: Record<
     store: broken(contention((inner) => ({ arm: () => inner.arm(() => {}) }))),
     found: [
       "R6.2 B21 armed, then released elsewhere: it is woken",
-      "R6.2 every process that waits is woken, also for one of several keys",
+      "R6.2 every process that waits is woken in its turn, and so is who waits for one of several keys",
       "R1.6 R6.2 readers and writers wake each other"
     ]
   },
@@ -266,7 +266,28 @@ const drivers: Record<
         }
       }
     })),
-    found: ["R6.2 every process that waits is woken, also for one of several keys"]
+    found: ["R6.2 every process that waits is woken in its turn, and so is who waits for one of several keys"]
+  },
+  "an offer keeps what others wait for": {
+    store: broken((driver) => ({
+      ...driver,
+      offer: (grant) => Effect.succeed({ ...grant, fences: grant.fences.map((fence) => fence + BigInt(grant.block)) })
+    })),
+    found: ["R6.4 R6.2 an offer that somebody wants is a release"]
+  },
+  "an offer brings no numbers of its own": {
+    store: broken((driver) => ({
+      ...driver,
+      offer: (grant) => Effect.as(Effect.asVoid(driver.renew([grant])), grant)
+    })),
+    found: ["R6.4 R3.1 an offer that nobody wants grants anew, under higher fences"]
+  },
+  "an offer that comes twice is a second one": {
+    store: broken((driver) => ({
+      ...driver,
+      offer: (grant) => driver.release(grant)
+    })),
+    found: ["R6.4 an offer that comes twice only answers what came of it"]
   },
   "who withdraws is not forgotten": {
     store: Effect.map(Network.make, (made) => ({

@@ -88,10 +88,14 @@ export const waiting: Group = {
           })
           // the first in line wants both, of which one is still held: it is in nobody's way
           yield* holder.release(grants[0]!)
-          const first = yield* serve
-          assert.strictEqual(first.claim.keys.length, 1)
+          for (let i = 0; i < 2; i++) {
+            const served = yield* serve
+            assert.strictEqual(served.claim.keys.length, 1)
+            yield* releases.get(served)!
+          }
+          for (const contender of woken) assert.strictEqual((yield* contender.attempt)._tag, "Busy")
+          woken.clear()
           yield* holder.release(grants[1]!)
-          yield* releases.get(first)!
           while (all.size > 0) yield* releases.get(yield* serve)!
         })
     ),
