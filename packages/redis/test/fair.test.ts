@@ -3,7 +3,7 @@
  */
 import * as TcpProxy from "@effect-locking/testing/TcpProxy"
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Fiber, type Scope } from "effect"
+import { Deferred, Effect, Fiber, Schedule, type Scope } from "effect"
 import type { Locking } from "effect-locking/Locking"
 import { recordOf } from "../src/internal/records.js"
 import * as kit from "./kit.js"
@@ -102,6 +102,45 @@ describe("R1.13 fair mode", () => {
       yield* Effect.forEach([first, second, third], (fiber) => Fiber.join(fiber))
       assert.deepStrictEqual(served, [1, 3, 2])
     }))
+
+  it_(
+    "R1.7 who may have been granted without hearing of it asks, whoever is before it here",
+    () =>
+      Effect.gen(function*() {
+        const server = yield* kit.server
+        const proxy = yield* TcpProxy.make({ port: server.port })
+        const [one, two] = [yield* kit.driver(server.url()), yield* kit.driver(server.url(proxy.port))]
+        const keys = [kit.key("unheard")]
+        const holder = yield* kit.take(kit.open(one, keys), kit.token())
+        const wait = (token: string) =>
+          Effect.gen(function*() {
+            const woken = yield* Deferred.make<void>()
+            const contention = kit.open(two, keys, { fair: true })
+            yield* kit.isBusy(contention, token)
+            yield* contention.arm(() => Deferred.unsafeDone(woken, Effect.void))
+            yield* kit.isBusy(contention, token)
+            return { contention, woken: Deferred.await(woken) }
+          })
+        const first = yield* wait("first")
+        const second = yield* wait("second")
+        // the server has forgotten the first one, and wakes the second
+        yield* server.command("HDEL", record("unheard"), "wfirst")
+        yield* one.release(holder)
+        yield* second.woken
+        const lost = yield* proxy.dropNextReply()
+        const unheard = yield* Effect.fork(Effect.flip(kit.attempt(second.contention, "second")))
+        yield* lost
+        assert.strictEqual((yield* Fiber.join(unheard)).executed, "unknown")
+        const grant = yield* kit.take(second.contention, "second").pipe(
+          // until the connection is back
+          Effect.retry({ times: 100, schedule: Schedule.spaced(50) })
+        )
+        assert.strictEqual((yield* two.inspect(keys[0]!))[0]?.fence, grant.fences[0])
+        yield* two.release(grant)
+        yield* first.contention.withdraw
+        yield* second.contention.withdraw
+      })
+  )
 
   it_("a waiter that gives up is passed at once, one that died after its patience", () =>
     Effect.gen(function*() {

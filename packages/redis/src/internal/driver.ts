@@ -63,7 +63,7 @@ export const make = (parts: Parts): Effect.Effect<LockDriver, never, Scope.Scope
     (losses, clock): LockDriver => {
       const { channels, prefix, store } = parts
       const { offer } = store
-      const process: Process = {
+      const environment: Environment = {
         store,
         channels,
         lines: new Lines(),
@@ -88,7 +88,7 @@ export const make = (parts: Parts): Effect.Effect<LockDriver, never, Scope.Scope
         ready: parts.ready,
         contend: (request) => {
           hear(request.keys[0]!.namespace)
-          return new RedisContention(process, request, recordsOf(request))
+          return new RedisContention(environment, request, recordsOf(request))
         },
         renew: (grants) =>
           toEffect(store.renew(
@@ -121,7 +121,7 @@ export const make = (parts: Parts): Effect.Effect<LockDriver, never, Scope.Scope
   )
 
 /** What the contentions of one process share. */
-interface Process {
+interface Environment {
   readonly store: Store
   readonly channels: Channels
   readonly lines: Lines
@@ -139,15 +139,16 @@ class RedisContention implements Contention, Member {
   waiter = ""
   /** It has a place in a line that is kept for it. */
   seenAt = -Infinity
-  /** The server was asked since it armed, and since it was woken. */
+  /** The server has refused it since it armed, since it was woken, and since an attempt without an answer. */
   private isPatient = false
+  private isWoken = false
   private holder: Holder | undefined = undefined
   private listener: Listener | undefined = undefined
   /** The store may have a place for it. */
   private hasPlace = false
 
   constructor(
-    private readonly process: Process,
+    private readonly environment: Environment,
     private readonly request: LockRequest,
     private readonly records: ReadonlyArray<string>
   ) {
@@ -162,7 +163,7 @@ class RedisContention implements Contention, Member {
   }
 
   attempt({ left, token }: { readonly token: OwnerToken; readonly left: Duration.Duration }) {
-    const { lines, now, store } = this.process
+    const { lines, now, store } = this.environment
     return toEffect<Grant | Busy>((done) => {
       if (this.waiter === "") this.waiter = token
       // arrival counts from the first attempt where order was asked for, and from the subscription elsewhere
@@ -170,7 +171,8 @@ class RedisContention implements Contention, Member {
       if (waits) this.hasPlace = true
       if (this.mayWait()) return done({ _tag: "Busy", holder: this.holder })
       const behind = waits && this.isInLine ? lines.behind(this.records[0]!, this) : []
-      this.isPatient = this.listener !== undefined
+      this.isPatient = false
+      this.isWoken = false
       const attempt: Attempt = {
         token,
         left: Duration.toMillis(left),
@@ -180,6 +182,7 @@ class RedisContention implements Contention, Member {
       map(store.acquire(this.wanted, attempt), (answer) => {
         if (answer._tag === "Refused") {
           const at = now()
+          this.isPatient = this.listener !== undefined && !this.isWoken
           this.holder = answer.holder
           for (const one of [this, ...behind]) one.seenAt = answer.missing.includes(one.waiter) ? -Infinity : at
         }
@@ -189,12 +192,12 @@ class RedisContention implements Contention, Member {
   }
 
   private get isInLine(): boolean {
-    return this.request.fair && this.records.length === 1 && this.process.store.keepsPlaces
+    return this.request.fair && this.records.length === 1 && this.environment.store.keepsPlaces
   }
 
   /** Somebody before it here asks for both. */
   private mayWait(): boolean {
-    const { fairPatience, lines, now } = this.process
+    const { fairPatience, lines, now } = this.environment
     return this.isInLine && this.isPatient && !lines.isFirst(this.records[0]!, this) &&
       now() - this.seenAt < fairPatience / 2
   }
@@ -212,14 +215,15 @@ class RedisContention implements Contention, Member {
   arm(wake: () => void): Effect.Effect<void, DriverError> {
     return Effect.suspend(() => {
       this.disarm()
-      if (this.isInLine) this.process.lines.join(this.records[0]!, this)
+      if (this.isInLine) this.environment.lines.join(this.records[0]!, this)
       this.isPatient = false
       this.listener = (message) => {
         if (message !== "" && message !== this.waiter) return
         this.isPatient = false
+        this.isWoken = true
         wake()
       }
-      const { channels, store } = this.process
+      const { channels, store } = this.environment
       const listening = channels.listen(this.records, this.listener)
       if (this.waiter !== "" || store.enlist === undefined) return Effect.asVoid(toEffect(listening))
       // who has not asked yet lets others go first, and has its turn after them
@@ -239,12 +243,12 @@ class RedisContention implements Contention, Member {
   }
 
   private disarm(): void {
-    if (this.listener !== undefined) this.process.channels.leave(this.records, this.listener)
+    if (this.listener !== undefined) this.environment.channels.leave(this.records, this.listener)
   }
 
   private leave(): void {
     this.hasPlace = false
-    if (this.isInLine) this.process.lines.leave(this.records[0]!, this)
+    if (this.isInLine) this.environment.lines.leave(this.records[0]!, this)
   }
 
   get withdraw(): Effect.Effect<void, DriverError> {
@@ -252,7 +256,7 @@ class RedisContention implements Contention, Member {
       this.disarm()
       const { hasPlace, records, waiter } = this
       this.leave()
-      return hasPlace ? Effect.asVoid(toEffect(this.process.store.withdraw(records, waiter))) : Effect.void
+      return hasPlace ? Effect.asVoid(toEffect(this.environment.store.withdraw(records, waiter))) : Effect.void
     })
   }
 }

@@ -118,8 +118,9 @@ const script = (name: string, ...parts: ReadonlyArray<string>): Script => {
  * Takes all records or none. A repeated attempt finds its own grant, extends it and answers the same fences. Refuses to
  * act after `notAfter`: a command that is late would grant to a caller who is gone.
  *
- * `waiter` (or '') asks for a place among those who wait. `proposal` is a fence that several servers can agree on. `limit`
- * is how many permits may be out, `round` what a vote is told from others of its token by. What follows it are waiters behind this one, whose places it keeps.
+ * `waiter` (or '') asks for a place among those who wait. `proposal` is a fence that several servers can agree on, `limit`
+ * how many permits may be out, `round` the number of a vote among those of its token. Behind it come the names of waiters
+ * who are behind this one, and whose places it keeps.
  *
  * Answers `granted` with the fences, `busy` with those of them who have no place and what is known of who is in the way,
  * or `late`.
