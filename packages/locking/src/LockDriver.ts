@@ -300,7 +300,10 @@ export interface Contention {
    * A driver that lost its channel arms again by itself and calls `wake` once it has.
    */
   readonly arm: (wake: () => void) => Effect.Effect<void, DriverError>
-  /** Withdraws interest, ticket and intent from the store. Called once, last, and only when `arm` was called. */
+  /**
+   * Withdraws interest, ticket and intent from the store. Called once, last, and only when `arm` was called, or an
+   * attempt was made of a request that waits and asks for order.
+   */
   readonly withdraw: Effect.Effect<void, DriverError>
 }
 

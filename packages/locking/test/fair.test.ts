@@ -59,13 +59,19 @@ describe("R1.13 fair", () => {
         const error = yield* Effect.flip(locking.withLock(Effect.void, "c", options))
         assert.strictEqual(error._tag, "KeyLimit")
       }
+      // the same key in no order is no other key
+      const plain = yield* Effect.fork(locking.withLock(Effect.void, "a", { waitTimeout: "1 hour" }))
+      const ordered = yield* Effect.fork(locking.withLock(Effect.void, "b", fair))
+      yield* settle
       const both = yield* Effect.flip(locking.withLocks(Effect.void, ["a", "c"], fair))
       assert.strictEqual(both._tag, "KeyLimit")
       yield* Fiber.interrupt(waiters[0]!)
       yield* lease.release
       yield* Effect.forEach(waiters.slice(1), (fiber) => Fiber.join(fiber))
+      yield* Fiber.join(plain)
       yield* locking.withLock(Effect.void, "c", fair)
       yield* other.release
+      yield* Fiber.join(ordered)
       yield* locking.withLocks(Effect.void, ["c", "d"], fair)
       assert.deepStrictEqual(sizes(locking), { ...sizes(locking), records: 0, waiters: 0 })
     }))

@@ -240,6 +240,28 @@ describe("hand-over", () => {
         assert.deepStrictEqual(yield* other.inspect("k"), [])
       }))
 
+    for (const [what, op] of [["an offer", "offer"], ["an attempt", "attempt"]] as const) {
+      it.scoped(`R10.3 R2.4 ${what} that brings what was revoked meanwhile: its holder learns it at once`, () =>
+        Effect.gen(function*() {
+          const { driver, locking, other } = yield* offering({ maxHandovers: 0, ttl: "1 hour" })
+          if (op === "attempt") driver.next("attempt", late("100 millis"))
+          else driver.next("offer", late("100 millis"))
+          const first = op === "offer" ? yield* locking.acquire("k") : undefined
+          let isInside = false
+          const section = Effect.zipRight(Effect.sync(() => isInside = true), Effect.sleep("10 minutes"))
+          const heir = yield* Effect.fork(Effect.flip(locking.withLock(section, "k", patient)))
+          yield* settled
+          if (first !== undefined) yield* Effect.fork(first.release)
+          yield* settled
+          yield* other.forceRelease("k")
+          yield* TestClock.adjust("100 millis")
+          const error = yield* Fiber.join(heir)
+          assert(error._tag === "LeaseLost")
+          assert.strictEqual(error.reason, "revoked")
+          assert.isFalse(isInside)
+        }))
+    }
+
     it.scoped("R3.1 a driver that answers no fence is not believed", () =>
       Effect.gen(function*() {
         const { driver, holders, locking } = yield* offering()

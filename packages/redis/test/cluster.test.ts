@@ -55,6 +55,17 @@ const cluster = Effect.gen(function*() {
       30_000
     )
   }
+  // a client that hears of the replicas later makes its connections anew
+  for (const server of servers) {
+    yield* kit.eventually(
+      Effect.map(
+        server.command("CLUSTER", "SLOTS"),
+        (slots: ReadonlyArray<ReadonlyArray<unknown>>) =>
+          slots.length === 3 && slots.every(({ length }) => length === 4)
+      ),
+      30_000
+    )
+  }
   return servers
 })
 
@@ -85,6 +96,10 @@ const open = (major: kit.Major, keyPrefix?: string): Effect.Effect<LockDriver, n
       const claim = { keys: [kit.key(`warm/${i}`)], token: kit.token(), mode: "exclusive" } as const
       yield* kit.eventually(Effect.map(Effect.exit(driver.release(claim)), (exit) => exit._tag === "Success"))
     }
+    // and so does the one that listens
+    const listening = kit.open(driver, [kit.key("warm")])
+    yield* kit.eventually(Effect.map(Effect.exit(listening.arm(() => {})), (exit) => exit._tag === "Success"))
+    yield* Effect.orDie(listening.withdraw)
     return driver
   })
 
@@ -102,7 +117,7 @@ const hears = (one: LockDriver, two: LockDriver) =>
     const heard = yield* Effect.timeoutOption(Queue.take(woken), "500 millis")
     yield* waiter.withdraw
     return heard._tag === "Some"
-  })
+  }).pipe(Effect.orElseSucceed(() => false))
 
 layer(Nodes.live, { excludeTestServices: true, timeout: 120_000 })("R8.3 a cluster", (it) => {
   for (const major of [5, 6] as const) {
@@ -147,6 +162,28 @@ layer(Nodes.live, { excludeTestServices: true, timeout: 120_000 })("R8.3 a clust
           assert.deepStrictEqual(yield* one.renew([grant]), [{ _tag: "Lost", reason: "revoked" }])
           assert.strictEqual(yield* one.release(grant), "gone")
           for (const key of keys) assert.deepStrictEqual(yield* two.inspect(key), [])
+        }))
+
+      it.scoped("who waits for several keys is not woken alone for one of them", () =>
+        Effect.gen(function*() {
+          const [one, two] = [yield* open(major), yield* open(major)]
+          yield* kit.eventually(hears(one, two), 20_000)
+          const [a, b] = [kit.key(`several/${major}/a`), kit.key(`several/${major}/b`)]
+          const grants = [
+            yield* kit.take(kit.open(one, [a]), kit.token()),
+            yield* kit.take(kit.open(one, [b]), kit.token())
+          ]
+          const both = kit.open(two, [a, b])
+          yield* both.arm(() => {})
+          const woken = yield* Queue.unbounded<void>()
+          const single = kit.open(two, [b])
+          yield* single.arm(() => woken.unsafeOffer(undefined))
+          yield* kit.isBusy(single, "single")
+          assert.strictEqual(yield* one.release(grants[1]!), "woke")
+          yield* Queue.take(woken)
+          yield* both.withdraw
+          yield* single.withdraw
+          yield* one.release(grants[0]!)
         }))
 
       it.scoped("takes them in one script where a prefix with a tag puts them in one slot", () =>

@@ -374,6 +374,44 @@ for (const major of [5, 6] as const) {
           assert.strictEqual(yield* Queue.size(woken), 0)
         }))
 
+      it.effect("R6.2 R6.4 who polls rarely gives signs of life, and an offer is a release to it", () =>
+        Effect.gen(function*() {
+          const { one, two } = yield* Redis
+          const keys = [kit.key("rarely")]
+          const grant = yield* kit.take(kit.open(one, keys), kit.token())
+          const woken = yield* Queue.unbounded<void>()
+          const waiter = kit.open(two, keys)
+          yield* kit.isBusy(waiter, "rare")
+          yield* waiter.arm(() => woken.unsafeOffer(undefined))
+          yield* kit.isBusy(waiter, "rare")
+          yield* Effect.sleep("2500 millis")
+          assert.strictEqual(yield* one.offer!(grant), "woke")
+          yield* Queue.take(woken)
+          const next = yield* kit.take(waiter, "rare")
+          yield* waiter.withdraw
+          yield* two.release(next)
+        }))
+
+      it.effect("R6.2 a place that would come after the withdrawal is not taken", () =>
+        Effect.gen(function*() {
+          const { one, server, two } = yield* Redis
+          const keys = [kit.key("withdrawn")]
+          const grant = yield* kit.take(kit.open(one, keys), kit.token())
+          const waiter = kit.open(two, keys)
+          yield* server.freeze
+          const arming = yield* Effect.forkDaemon(Effect.exit(waiter.arm(() => {})))
+          yield* Effect.yieldNow()
+          yield* Fiber.interruptFork(arming)
+          yield* waiter.withdraw
+          yield* server.thaw
+          // what the freeze has held up is answered by then
+          yield* kit.eventually(Effect.map(Effect.exit(two.inspect(keys[0]!)), (exit) => exit._tag === "Success"))
+          yield* Effect.sleep(100)
+          const fields: ReadonlyArray<string> = yield* server.command("HKEYS", record("withdrawn"))
+          assert.deepStrictEqual(fields.filter((field) => field.startsWith("w")), [])
+          yield* one.release(grant)
+        }))
+
       it.effect("R1.6 readers behind a writer that gives up are woken", () =>
         Effect.gen(function*() {
           const { one, two } = yield* Redis

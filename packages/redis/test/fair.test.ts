@@ -142,6 +142,50 @@ describe("R1.13 fair mode", () => {
       })
   )
 
+  it_(
+    "R6.3 nobody keeps the place of who is before it at the server, and would not ask by itself",
+    () =>
+      Effect.gen(function*() {
+        const server = yield* kit.server
+        const [one, two] = [yield* kit.driver(server.url()), yield* kit.driver(server.url())]
+        const keys = [kit.key("forgotten")]
+        yield* kit.take(kit.open(one, keys), kit.token())
+        const line = [kit.open(two, keys, { fair: true }), kit.open(two, keys, { fair: true })] as const
+        const ask = (i: 0 | 1) => kit.attempt(line[i], `${i}`)
+        for (const i of [0, 1] as const) {
+          yield* ask(i)
+          yield* line[i].arm(() => {})
+          yield* ask(i)
+        }
+        // the server has lost its memory, and the second comes back before the first
+        yield* Effect.sleep(1_000)
+        yield* server.command("FLUSHALL")
+        yield* kit.take(kit.open(one, keys, { ttl: "1 second" }), kit.token())
+        assert.strictEqual((yield* ask(1))._tag, "Busy")
+        assert.strictEqual((yield* ask(0))._tag, "Busy")
+        // as the engine polls; nobody releases, so nobody is woken
+        yield* kit.eventually(
+          Effect.delay(Effect.map(Effect.all([ask(0), ask(1)]), (all) => all.some(({ _tag }) => _tag === "Grant")), 250)
+        )
+        yield* Effect.forEach(line, ({ withdraw }) => withdraw)
+      })
+  )
+
+  it_("R6.6 R1.13 who is refused before it listens leaves no place behind", () =>
+    Effect.gen(function*() {
+      const { arrive, leave, nodes, places, server } = yield* line("refused")
+      const first = yield* arrive(nodes[1]!, 1)
+      const node = yield* kit.node(server.url(), { maxWaiters: 1 })
+      const second = yield* arrive(node, 2)
+      for (let i = 0; i < 3; i++) {
+        const error = yield* Effect.flip(node.withLock(Effect.void, "refused", { fair: true }))
+        assert.strictEqual(error._tag, "QueueFull")
+      }
+      yield* kit.eventually(Effect.map(places, (count) => count === 2))
+      yield* leave
+      yield* Effect.forEach([first, second], (fiber) => Fiber.join(fiber))
+    }))
+
   it_("a waiter that gives up is passed at once, one that died after its patience", () =>
     Effect.gen(function*() {
       const { arrive, leave, nodes, served, server } = yield* line("gone")

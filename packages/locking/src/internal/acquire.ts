@@ -112,7 +112,7 @@ const keyLimit = (core: Core) =>
 const recordOf = (core: Core, id: string): KeyRecord | undefined => {
   const record = core.records.get(id)
   if (record !== undefined) return record
-  if (records.hasRoom(core)) return records.make(core, id)
+  if (records.hasRoom(core, id)) return records.make(core, id)
   sometimes("limit reached")
   return undefined
 }

@@ -12,6 +12,7 @@ import { Activity, begin, type Core, finish, type Hold, type KeyRecord, nextToke
 import { abandon, background } from "./giveback.js"
 import { adopt, hasFences } from "./grant.js"
 import * as holds from "./hold.js"
+import { meet } from "./loss.js"
 import { probes, sometimes } from "./probes.js"
 import * as trust from "./pure/trust.js"
 import * as records from "./record.js"
@@ -53,7 +54,7 @@ class Contest {
   token: string
   /** Its first attempt over the network has no answer yet. */
   attempting: boolean
-  /** `arm` was called, so the store may know of us. */
+  /** The store may know that we wait. */
   interested = false
   armed = false
   woken = false
@@ -139,6 +140,8 @@ const attempt = (contest: Contest): Contending => {
   const limit = limitOf(contest, start)
   const before = { unanswered: contest.unanswered, mayActUntil: contest.mayActUntil }
   contest.woken = false
+  // who asks for order has its place from the first attempt on
+  if (request.call.fair && request.waiting) contest.interested = true
   contest.unanswered = true
   contest.mayActUntil = start + limit
   const call = () => contentionOf(contest).attempt({ token: contest.token, left: Duration.millis(limit) })
@@ -218,6 +221,7 @@ const win = (contest: Contest, grant: Grant, start: number): Contending => {
   if (held.mode === "shared") {
     for (const record of held.records) records.settle(core, record)
   }
+  if (core.earlyLosses.size > 0) meet(core, held)
   return Effect.succeed(hold)
 }
 

@@ -6,7 +6,7 @@
  * An exclusive grant has one hold at a time, a shared one as many as there are readers who joined it.
  */
 import type * as Deferred from "effect/Deferred"
-import type { Busy, DriverError, Grant, LockDriver, LockMode } from "../LockDriver.js"
+import type { Busy, DriverError, Grant, LockDriver, LockMode, LossReason } from "../LockDriver.js"
 import type { LeaseLost, LeaseLostReason } from "../LockError.js"
 import type { ResolvedKey } from "../LockKey.js"
 import type { Fork } from "./compat.js"
@@ -38,6 +38,8 @@ export interface Core {
   readonly activities: Fifo<Activity>
   /** Callers who wait for somebody else's release. */
   readonly waiters: Fifo<Request>
+  /** Losses of grants that nobody had adopted yet, by token: their answer was on its way. */
+  readonly earlyLosses: Map<string, LossReason>
   /** Callers whose first attempt is on its way over the network. */
   attempting: number
   /** Tokens are the prefix, unique per layer, and a count. */

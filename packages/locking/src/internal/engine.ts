@@ -72,6 +72,7 @@ export const make = (
       holds: new Fifo(),
       activities: new Fifo(),
       waiters: new Fifo(),
+      earlyLosses: new Map(),
       attempting: 0,
       tokenPrefix: `${identity}.`,
       tokens: 0,

@@ -3,6 +3,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as Queue from "effect/Queue"
+import type { LossReason } from "../LockDriver.js"
 import type { LeaseLostReason } from "../LockError.js"
 import { type Core, grantsOf, type HeldGrant, noteIdle } from "./core.js"
 import { abandon } from "./giveback.js"
@@ -38,5 +39,23 @@ export const detach = (core: Core, held: HeldGrant): void => {
 /** Grants that the driver itself knows to be lost. */
 export const listen = (core: Core): Effect.Effect<void> =>
   Effect.forever(Effect.map(Queue.take(core.driver.losses), ({ reason, token }) => {
-    for (const held of grantsOf(core)) if (held.grant.token === token) lose(core, held, reason)
+    const lost = grantsOf(core).filter(({ grant }) => grant.token === token)
+    for (const held of lost) lose(core, held, reason)
+    if (lost.length === 0) remember(core, token, reason)
   }))
+
+/** So many answers may be overtaken by the word that what they grant is lost. */
+const mostRemembered = 64
+
+const remember = (core: Core, token: string, reason: LossReason): void => {
+  core.earlyLosses.set(token, reason)
+  if (core.earlyLosses.size > mostRemembered) core.earlyLosses.delete(core.earlyLosses.keys().next().value!)
+}
+
+/** Of a grant that is adopted now, the driver may have told the loss before its answer was heard. */
+export const meet = (core: Core, held: HeldGrant): void => {
+  const reason = core.earlyLosses.get(held.grant.token)
+  if (reason === undefined) return
+  core.earlyLosses.delete(held.grant.token)
+  lose(core, held, reason)
+}

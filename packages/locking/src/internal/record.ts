@@ -23,13 +23,19 @@ const handoverSpan = 50
 /** A record that no key has: for those who join one hold. */
 export const apart = (): KeyRecord => new KeyRecord("")
 
-/** Whether there is room for one more key. */
-export const hasRoom = (core: Core): boolean => core.records.size + core.inOrder.size < core.settings.maxKeys
+/** Whether there is room for a key. One that is there already, in whatever order, needs none. */
+export const hasRoom = (core: Core, id: string): boolean => {
+  const { inOrder, records, settings: { maxKeys } } = core
+  if (records.size + inOrder.size < maxKeys || records.get(id) !== undefined || inOrder.get(id) !== undefined) {
+    return true
+  }
+  return records.size + inOrder.keys().filter((key) => records.get(key) === undefined).length < maxKeys
+}
 
 /** A record for one of those whose order the store keeps; nothing where there is no room for its key. */
 export const makeInOrder = (core: Core, id: string): KeyRecord | undefined => {
   const others = core.inOrder.get(id) ?? 0
-  if (others === 0 && !hasRoom(core)) return undefined
+  if (!hasRoom(core, id)) return undefined
   core.inOrder.set(id, others + 1)
   const record = new KeyRecord(id)
   record.isInOrder = true

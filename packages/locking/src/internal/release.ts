@@ -10,7 +10,7 @@ import { Activity, begin, type Core, finish, type HeldGrant, type Hold, noteIdle
 import { abandon } from "./giveback.js"
 import { adopt, hasFences } from "./grant.js"
 import * as holds from "./hold.js"
-import { detach, lose } from "./loss.js"
+import { detach, lose, meet } from "./loss.js"
 import { sometimes } from "./probes.js"
 import * as trust from "./pure/trust.js"
 import * as records from "./record.js"
@@ -101,6 +101,7 @@ const passOn = (core: Core, held: HeldGrant, grant: Grant, start: number): boole
   for (const record of held.records) record.releasing--
   const next = adopt(core, grant, start, heir.request, held.records, now, held.unansweredUntil)
   records.inherit(core, heir, holds.open(core, next, heir.request, now))
+  meet(core, next)
   return true
 }
 

@@ -40,6 +40,9 @@ const capabilities: Capabilities = {
   ttl: { default: Duration.seconds(15), min: Duration.millis(100), infinite: false }
 }
 
+/** Who polls less often than this gives its signs of life without asking. In milliseconds. */
+const beat = 500
+
 export interface Parts {
   readonly store: Store
   readonly channels: Channels
@@ -54,77 +57,83 @@ export interface Parts {
 }
 
 export const make = (parts: Parts): Effect.Effect<LockDriver, never, Scope.Scope> =>
-  Effect.zipWith(
-    Effect.acquireRelease(
+  Effect.gen(function*() {
+    const losses = yield* Effect.acquireRelease(
       Queue.unbounded<{ readonly token: OwnerToken; readonly reason: LossReason }>(),
       Queue.shutdown
-    ),
-    Effect.clock,
-    (losses, clock): LockDriver => {
-      const { channels, prefix, store } = parts
-      const { offer } = store
-      const environment: Environment = {
-        store,
-        channels,
-        lines: new Lines(),
-        fairPatience: parts.fairPatience,
-        now: () => Number(clock.unsafeCurrentTimeNanos()) / 1e6
-      }
-      const recordsOf = ({ keys, permits }: Pick<Claim, "keys" | "permits">) =>
-        keys.map((key) => (permits === undefined ? recordOf : permitsOf)(prefix, key))
-      const onDeposed: Listener = (token) => {
-        if (token !== "") losses.unsafeOffer({ token, reason: "revoked" })
-      }
-      const namespaces = new Set<string>()
-      // whoever holds something wants to hear at once that it was taken away; a renewal tells it, too
-      const hear = (namespace: string) => {
-        if (namespaces.has(namespace)) return
-        namespaces.add(namespace)
-        channels.listen([depositionsOf(prefix, namespace)], onDeposed)(() => {})
-      }
-      return {
-        name: "redis",
-        capabilities: { ...capabilities, ...parts.capabilities },
-        ready: parts.ready,
-        contend: (request) => {
-          hear(request.keys[0]!.namespace)
-          return new RedisContention(environment, request, recordsOf(request))
-        },
-        renew: (grants) =>
-          toEffect(store.renew(
-            grants.map((grant) => ({
-              records: recordsOf(grant),
-              token: grant.token,
-              ttl: Duration.toMillis(grant.ttl)
-            }))
-          )),
-        release: (claim) => toEffect(store.release(recordsOf(claim), claim.token)),
-        offer: offer && ((grant) =>
-          toEffect(map(
-            offer(
-              { records: recordsOf(grant), token: grant.token, ttl: Duration.toMillis(grant.ttl) },
-              grant.fences[0]!
-            ),
-            (answer) => typeof answer === "string" ? answer : { ...grant, fences: answer.fences }
-          ))),
-        losses,
-        inspect: (key) => toEffect(store.inspect(recordOf(prefix, key))),
-        list: parts.list,
-        forceRelease: (key) =>
-          toEffect(map(
-            store.depose(recordOf(prefix, key), depositionsOf(prefix, key.namespace)),
-            (holders) => ({ holders, others: [] })
-          )),
-        check: parts.check
-      }
+    )
+    const clock = yield* Effect.clock
+    const { channels, prefix, store } = parts
+    const { offer } = store
+    const waiting = new Set<RedisContention>()
+    const environment: Environment = {
+      store,
+      channels,
+      lines: new Lines(),
+      waiting,
+      fairPatience: parts.fairPatience,
+      now: () => Number(clock.unsafeCurrentTimeNanos()) / 1e6
     }
-  )
+    const tend = Effect.sync(() => {
+      for (const one of [...waiting]) one.tend()
+    })
+    yield* Effect.forkScoped(Effect.forever(Effect.delay(tend, beat)))
+    const recordsOf = ({ keys, permits }: Pick<Claim, "keys" | "permits">) =>
+      keys.map((key) => (permits === undefined ? recordOf : permitsOf)(prefix, key))
+    const onDeposed: Listener = (token) => {
+      if (token !== "") losses.unsafeOffer({ token, reason: "revoked" })
+    }
+    const namespaces = new Set<string>()
+    // whoever holds something wants to hear at once that it was taken away; a renewal tells it, too
+    const hear = (namespace: string) => {
+      if (namespaces.has(namespace)) return
+      namespaces.add(namespace)
+      channels.listen([depositionsOf(prefix, namespace)], onDeposed)(() => {})
+    }
+    return {
+      name: "redis",
+      capabilities: { ...capabilities, ...parts.capabilities },
+      ready: parts.ready,
+      contend: (request) => {
+        hear(request.keys[0]!.namespace)
+        return new RedisContention(environment, request, recordsOf(request))
+      },
+      renew: (grants) =>
+        toEffect(store.renew(
+          grants.map((grant) => ({
+            records: recordsOf(grant),
+            token: grant.token,
+            ttl: Duration.toMillis(grant.ttl)
+          }))
+        )),
+      release: (claim) => toEffect(store.release(recordsOf(claim), claim.token)),
+      offer: offer && ((grant) =>
+        toEffect(map(
+          offer(
+            { records: recordsOf(grant), token: grant.token, ttl: Duration.toMillis(grant.ttl) },
+            grant.fences[0]!
+          ),
+          (answer) => typeof answer === "string" ? answer : { ...grant, fences: answer.fences }
+        ))),
+      losses,
+      inspect: (key) => toEffect(store.inspect(recordOf(prefix, key))),
+      list: parts.list,
+      forceRelease: (key) =>
+        toEffect(map(
+          store.depose(recordOf(prefix, key), depositionsOf(prefix, key.namespace)),
+          (holders) => ({ holders, others: [] })
+        )),
+      check: parts.check
+    }
+  })
 
 /** What the contentions of one process share. */
 interface Environment {
   readonly store: Store
   readonly channels: Channels
   readonly lines: Lines
+  /** Those who are armed. */
+  readonly waiting: Set<RedisContention>
   readonly fairPatience: number
   /** Monotonic milliseconds. */
   readonly now: () => number
@@ -142,6 +151,7 @@ class RedisContention implements Contention, Member {
   /** The server has refused it since it armed, since it was woken, and since an attempt without an answer. */
   private isPatient = false
   private isWoken = false
+  private askedAt = 0
   private holder: Holder | undefined = undefined
   private listener: Listener | undefined = undefined
   /** The store may have a place for it. */
@@ -158,6 +168,7 @@ class RedisContention implements Contention, Member {
       ttl: Duration.toMillis(request.ttl),
       holder: holder.encode(request.holder),
       fair: request.fair,
+      hasOthers: false,
       permits: request.permits
     }
   }
@@ -173,6 +184,7 @@ class RedisContention implements Contention, Member {
       const behind = waits && this.isInLine ? lines.behind(this.records[0]!, this) : []
       this.isPatient = false
       this.isWoken = false
+      this.askedAt = now()
       const attempt: Attempt = {
         token,
         left: Duration.toMillis(left),
@@ -223,7 +235,8 @@ class RedisContention implements Contention, Member {
         this.isWoken = true
         wake()
       }
-      const { channels, store } = this.environment
+      const { channels, store, waiting } = this.environment
+      waiting.add(this)
       const listening = channels.listen(this.records, this.listener)
       if (this.waiter !== "" || store.enlist === undefined) return Effect.asVoid(toEffect(listening))
       // who has not asked yet lets others go first, and has its turn after them
@@ -231,23 +244,40 @@ class RedisContention implements Contention, Member {
       const enlisting: Ask<true> = (done) =>
         listening((answer) => {
           if (isFailure(answer)) return done(answer)
-          this.hasPlace = true
-          store.enlist!(this.wanted, this.waiter)((isFree) => {
-            // without a place it polls
-            done(true)
-            if (isFree === true) wake()
-          })
+          // without a place it polls
+          this.enlist(() => done(true))
         })
       return Effect.asVoid(toEffect(enlisting))
     })
   }
 
+  /** Gives a sign of life, where the engine has given none for long. */
+  tend(): void {
+    if (!this.isInLine && this.environment.now() - this.askedAt >= beat) this.enlist(() => {})
+  }
+
+  private enlist(done: () => void): void {
+    const { now, store } = this.environment
+    // it has withdrawn meanwhile
+    if (this.listener === undefined || store.enlist === undefined) return done()
+    this.hasPlace = true
+    this.askedAt = now()
+    store.enlist(this.wanted, this.waiter)((isFree) => {
+      done()
+      if (isFree === true) this.listener?.("")
+    })
+  }
+
   private disarm(): void {
-    if (this.listener !== undefined) this.environment.channels.leave(this.records, this.listener)
+    if (this.listener === undefined) return
+    this.environment.channels.leave(this.records, this.listener)
+    this.environment.waiting.delete(this)
+    this.listener = undefined
   }
 
   private leave(): void {
     this.hasPlace = false
+    this.environment.waiting.delete(this)
     if (this.isInLine) this.environment.lines.leave(this.records[0]!, this)
   }
 

@@ -129,7 +129,7 @@ export const acquire = script(
   "acquire",
   `
 local mode,token,ttl,keep,holder,notAfter=ARGV[1],ARGV[2],tonumber(ARGV[3]),tonumber(ARGV[4]),ARGV[5],tonumber(ARGV[6])
-local waiter,fair,patience,proposal,limit=ARGV[7],ARGV[8]=='1',tonumber(ARGV[9]),tonumber(ARGV[10]),tonumber(ARGV[11])
+local waiter,order,patience,proposal,limit=ARGV[7],ARGV[8],tonumber(ARGV[9]),tonumber(ARGV[10]),tonumber(ARGV[11])
 local permits,round=tonumber(string.sub(mode,2)),tonumber(ARGV[12])
 local now=f(ms)
 if ms>notAfter then return {now,'late'} end
@@ -195,10 +195,11 @@ for i,key in ipairs(KEYS) do
 end
 if refusal then
   if waiter~='' then
-    -- those behind it, whose sign of life this is as well
+    -- those behind it, whose sign of life this is as well: who is before it has to ask, and would not
+    local mine=rs[1].w[waiter]
     for i=13,#ARGV do
       local id,w=ARGV[i],rs[1].w[ARGV[i]]
-      if w then
+      if w and mine and w.at>mine.at then
         w.till=ms+patience
         redis.call('HSET',KEYS[1],'w'..id,w.mode..' '..w.order..' '..f(w.at)..' '..f(w.till))
       else
@@ -206,7 +207,7 @@ if refusal then
       end
     end
     local at=arrival(rs)
-    for i,key in ipairs(KEYS) do enlist(key,rs[i],waiter,mode,fair and '1' or #KEYS>1 and '2' or '0',at,ms+patience,keep) end
+    for i,key in ipairs(KEYS) do enlist(key,rs[i],waiter,mode,order,at,ms+patience,keep) end
   end
   return refusal
 end
@@ -325,7 +326,7 @@ export const offer = script(
   `
 local key,ttl,keep=KEYS[1],tonumber(ARGV[4]),tonumber(ARGV[5])
 local function again(own,last,longest)
-  local mode,till,fence,round=string.match(own,'^(%u) (%d+) (%d+) %d+ (%d+)')
+  local mode,till,fence,round=string.match(own,'^(%u%d*) (%d+) (%d+) %d+ (%d+)')
   if tonumber(till)<=ms then return end
   if fence~=ARGV[3] then return {fence} end
   fence=f(math.max(last+1,us))
@@ -353,20 +354,22 @@ end
   giveUp
 )
 
-/** A place for somebody who lets others go first. Answers `free` where there is nobody else, `busy` elsewhere. */
+/** A place without an attempt, or a sign of life. Answers `free` to who is the first, where nobody holds the records. */
 export const enlist = script(
   "enlist",
   records,
   `
-local waiter,mode,patience,keep=ARGV[1],ARGV[2],tonumber(ARGV[3]),tonumber(ARGV[4])
+local waiter,mode,order,patience,keep=ARGV[1],ARGV[2],ARGV[3],tonumber(ARGV[4]),tonumber(ARGV[5])
 local rs,answer={},'free'
-for i,key in ipairs(KEYS) do
-  rs[i]=read(key)
-  for _,h in pairs(rs[i].h) do if h.till>ms then answer='busy' end end
-  for _,w in pairs(rs[i].w) do if waits(w) then answer='busy' end end
-end
+for i,key in ipairs(KEYS) do rs[i]=read(key) end
 local at=arrival(rs)
-for i,key in ipairs(KEYS) do enlist(key,rs[i],waiter,mode,#KEYS>1 and '2' or '0',at,ms+patience,keep) end
+for i,key in ipairs(KEYS) do
+  local r=rs[i]
+  local mine=r.w[waiter] and r.w[waiter].at or at
+  for _,h in pairs(r.h) do if h.till>ms then answer='busy' end end
+  for _,w in pairs(r.w) do if waits(w) and w.at<mine then answer='busy' end end
+end
+for i,key in ipairs(KEYS) do enlist(key,rs[i],waiter,mode,order,at,ms+patience,keep) end
 return answer`
 )
 

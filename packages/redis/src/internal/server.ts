@@ -42,7 +42,10 @@ export interface Settings {
 
 const letters: Readonly<Record<LockMode, string>> = { exclusive: "E", shared: "S" }
 
-/** As the scripts have it. */
+/** As the scripts have it: whether order was asked for, and whether other records were. */
+const orderOf = ({ fair, hasOthers, records }: Request): string =>
+  fair ? "1" : hasOthers || records.length > 1 ? "2" : "0"
+
 const modeOf = ({ mode, permits }: Request): string => permits === undefined ? letters[mode] : `P${permits.count}`
 
 const unknown = { _tag: "Unknown" } as const
@@ -90,7 +93,7 @@ export const make = (connection: Connection, settings: Settings): Server => {
         request.holder,
         String(Math.floor(serverTime + left)),
         attempt.waiter,
-        request.fair ? "1" : "0",
+        orderOf(request),
         String(request.fair ? settings.fairPatience : scripts.patience),
         String(proposal),
         String(request.permits?.limit ?? 0),
@@ -136,7 +139,7 @@ export const make = (connection: Connection, settings: Settings): Server => {
       const next = (i: number): void => {
         if (i === slots.length) return done({ _tag: "Granted", fences })
         const here = { ...attempt, left: Math.max(0, deadline - now()) }
-        acquireInSlot({ ...request, records: slots[i]! }, here, proposal)((answer) => {
+        acquireInSlot({ ...request, records: slots[i]!, hasOthers: true }, here, proposal)((answer) => {
           if (isFailure(answer) || answer._tag === "Refused") return giveBack(i, answer)
           for (const fence of answer.fences) fences.push(fence)
           next(i + 1)
@@ -196,7 +199,13 @@ export const make = (connection: Connection, settings: Settings): Server => {
       map(
         every(
           inSlots(request.records).map((slot) =>
-            run(scripts.enlist, slot, [waiter, modeOf(request), String(scripts.patience), keep])
+            run(scripts.enlist, slot, [
+              waiter,
+              modeOf(request),
+              orderOf(request),
+              String(request.fair ? settings.fairPatience : scripts.patience),
+              keep
+            ])
           )
         ),
         (replies) => replies.every((reply) => reply === "free")

@@ -13,6 +13,8 @@ export interface Request {
   /** What the holder says of itself, as JSON. */
   readonly holder: string
   readonly fair: boolean
+  /** Of more records than these, which are what one slot of a cluster has of them. */
+  readonly hasOthers: boolean
   readonly permits: Permits | undefined
 }
 
@@ -67,7 +69,7 @@ export interface Store {
   readonly release: (records: ReadonlyArray<string>, token: OwnerToken) => Ask<Released>
   /** Granted anew where nobody waits. Where it is missing, whoever wants that releases and asks again. */
   readonly offer?: (owned: Owned, fence: bigint) => Ask<Granted | Released>
-  /** A place without an attempt, for a writer who lets others go first: whether the records are free, as far as is known. */
+  /** A place without an attempt, or a sign of life: whether it is worth asking for the records. */
   readonly enlist?: (request: Request, waiter: string) => Ask<boolean>
   readonly withdraw: (records: ReadonlyArray<string>, waiter: string) => Ask<true>
   readonly inspect: (record: string) => Ask<ReadonlyArray<Holder>>

@@ -21,6 +21,10 @@ export class Dictionary<A> {
     delete this.entries[key]
   }
 
+  keys(): ReadonlyArray<string> {
+    return Object.keys(this.entries)
+  }
+
   values(): ReadonlyArray<A> {
     return Object.values(this.entries)
   }
