@@ -235,10 +235,10 @@ class RedisContention implements Contention, Member {
         this.isWoken = true
         wake()
       }
-      const { channels, store, waiting } = this.environment
+      const { channels, waiting } = this.environment
       waiting.add(this)
       const listening = channels.listen(this.records, this.listener)
-      if (this.waiter !== "" || store.enlist === undefined) return Effect.asVoid(toEffect(listening))
+      if (this.waiter !== "") return Effect.asVoid(toEffect(listening))
       // who has not asked yet lets others go first, and has its turn after them
       this.waiter = randomUUID()
       const enlisting: Ask<true> = (done) =>
@@ -259,7 +259,7 @@ class RedisContention implements Contention, Member {
   private enlist(done: () => void): void {
     const { now, store } = this.environment
     // it has withdrawn meanwhile
-    if (this.listener === undefined || store.enlist === undefined) return done()
+    if (this.listener === undefined) return done()
     this.hasPlace = true
     this.askedAt = now()
     store.enlist(this.wanted, this.waiter)((isFree) => {

@@ -12,7 +12,7 @@ import * as Exit from "effect/Exit"
 import * as Random from "effect/Random"
 import * as Runtime from "effect/Runtime"
 import type * as Scope from "effect/Scope"
-import { type Answer, type Ask, isFailure, toEffect } from "./ask.js"
+import { type Answer, type Ask, isFailure, map, toEffect } from "./ask.js"
 import type { Channels } from "./channels.js"
 import { type Client, prefixOf } from "./client.js"
 import { synchronise } from "./connection.js"
@@ -176,6 +176,9 @@ export const make = (
     const store: Store = {
       acquire,
       keepsPlaces: false,
+      // what one server thinks of a key says little
+      enlist: (request, waiter) =>
+        map(enough(voters.map(({ server }) => server.enlist(request, waiter)), majority), () => false),
       renew,
       release,
       withdraw: (records, waiter) => enough(voters.map(({ server }) => server.withdraw(records, waiter)), majority),

@@ -70,7 +70,7 @@ export interface Store {
   /** Granted anew where nobody waits. Where it is missing, whoever wants that releases and asks again. */
   readonly offer?: (owned: Owned, fence: bigint) => Ask<Granted | Released>
   /** A place without an attempt, or a sign of life: whether it is worth asking for the records. */
-  readonly enlist?: (request: Request, waiter: string) => Ask<boolean>
+  readonly enlist: (request: Request, waiter: string) => Ask<boolean>
   readonly withdraw: (records: ReadonlyArray<string>, waiter: string) => Ask<true>
   readonly inspect: (record: string) => Ask<ReadonlyArray<Holder>>
   /** Takes a record from its holders, who hear of it on the channel, and answers who they were. */
