@@ -16,7 +16,7 @@ const cluster = Effect.gen(function*() {
   const servers = yield* Effect.forEach(
     Array.from({ length: 6 }),
     () =>
-      RedisServer.make({ settings: { "cluster-enabled": "yes", "cluster-node-timeout": "1000", appendonly: "yes" } })
+      RedisServer.make({ settings: { "cluster-enabled": "yes", "cluster-node-timeout": "3000", appendonly: "yes" } })
   )
   const [first] = servers
   // slots are told before the nodes meet: nobody has to be asked
@@ -91,14 +91,19 @@ const open = (major: kit.Major, keyPrefix?: string): Effect.Effect<LockDriver, n
     const made = yield* client(yield* Nodes, major, keyPrefix)
     const driver = yield* Effect.orDie(RedisLocking.driver({ client: made }))
     yield* Effect.orDie(driver.ready)
-    // the client makes its connections anew when it has learnt who is a replica
-    for (let i = 0; i < 12; i++) {
-      const claim = { keys: [kit.key(`warm/${i}`)], token: kit.token(), mode: "exclusive" } as const
-      yield* kit.eventually(Effect.map(Effect.exit(driver.release(claim)), (exit) => exit._tag === "Success"))
-    }
-    // and so does the one that listens
+    // the client makes its connections anew when it has learnt who is a replica, and so does the one that listens
     const listening = kit.open(driver, [kit.key("warm")])
-    yield* kit.eventually(Effect.map(Effect.exit(listening.arm(() => {})), (exit) => exit._tag === "Success"))
+    const everywhere = Effect.forEach(
+      Array.from({ length: 12 }, (_, i) => kit.key(`warm/${i}`)),
+      (key) => driver.release({ keys: [key], token: kit.token(), mode: "exclusive" })
+    )
+    let calm = 0
+    yield* kit.eventually(Effect.gen(function*() {
+      const exit = yield* Effect.exit(Effect.zipRight(everywhere, listening.arm(() => {})))
+      calm = exit._tag === "Success" ? calm + 1 : 0
+      yield* Effect.sleep(50)
+      return calm === 6
+    }))
     yield* Effect.orDie(listening.withdraw)
     return driver
   })
