@@ -3,6 +3,7 @@
  */
 import type { LockDriver } from "effect-locking/LockDriver"
 import * as Effect from "effect/Effect"
+import * as Schedule from "effect/Schedule"
 import type * as Scope from "effect/Scope"
 import { toEffect } from "./ask.js"
 import * as channels from "./channels.js"
@@ -26,7 +27,15 @@ export const make = (client: Client, settings: server.Settings): Effect.Effect<L
       store,
       channels: yield* channels.make(client, "effect-locking-wakeups"),
       prefix,
-      ready: Effect.zipRight(link.ready, Effect.asVoid(toEffect(connection.synchronise(link, probe(prefix))))),
+      // a cluster's client closes connections when it learns who is a replica
+      ready: Effect.zipRight(
+        link.ready,
+        Effect.asVoid(Effect.retry(toEffect(connection.synchronise(link, probe(prefix))), {
+          while: ({ executed }) => executed === "unknown",
+          schedule: Schedule.spaced(50),
+          times: link.isCluster ? 20 : 0
+        }))
+      ),
       list: (namespace) => list(link, store, prefix, namespace),
       check: deployment.check(link)
     })
