@@ -679,17 +679,7 @@ export const holders = (key: LockKey.Input): Effect.Effect<ReadonlyArray<Holder>
 export const calls = (where?: Pick<Where, "node">): Effect.Effect<Calls, never, TestLocking> =>
   withStore((store) =>
     Effect.sync(() => {
-      const sum = {
-        attempt: 0,
-        arm: 0,
-        withdraw: 0,
-        renew: 0,
-        release: 0,
-        offer: 0,
-        inspect: 0,
-        list: 0,
-        forceRelease: 0
-      }
+      const sum = testStore.noCalls()
       for (const { calls, name } of store.nodes) {
         if (where?.node !== undefined && where.node !== name) continue
         for (const op of testStore.operations) sum[op] += calls[op]

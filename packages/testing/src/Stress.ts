@@ -8,6 +8,7 @@
  * @since 0.1.0
  */
 import * as Locking from "effect-locking/Locking"
+import * as Array from "effect/Array"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -117,7 +118,7 @@ export const work = <E>(layerOf: (task: Task) => Layer.Layer<Locking.Locking, E>
   const program = Effect.gen(function*() {
     const inbox = yield* Worker.inbox
     let isOver = false
-    let unwritten: Array<Turn> = []
+    let unwritten: globalThis.Array<Turn> = []
 
     const turn = (key: string) =>
       Effect.suspend(() => {
@@ -145,7 +146,7 @@ export const work = <E>(layerOf: (task: Task) => Layer.Layer<Locking.Locking, E>
     yield* Queue.take(inbox)
     yield* Effect.forkScoped(Effect.forever(Effect.delay(write, 100)))
     yield* Effect.forkScoped(Effect.zipRight(Queue.take(inbox), Effect.sync(() => isOver = true)))
-    yield* Effect.forEach(Array.from({ length: callers }, (_, i) => i), caller, {
+    yield* Effect.forEach(Array.makeBy(callers, (i) => i), caller, {
       concurrency: "unbounded",
       discard: true
     })
@@ -187,7 +188,7 @@ export const run = (worker: URL | string, load: Load): Effect.Effect<Verdict, Ki
   Effect.gen(function*() {
     const { callers = 200, keys = 20, processes = 4, store } = load
     const duration = Duration.decode(load.duration ?? "4 seconds")
-    const names = Array.from({ length: processes }, (_, i) => `stress-${i}`)
+    const names = Array.makeBy(processes, (i) => `stress-${i}`)
     const workers = yield* Effect.forEach(names, (name) =>
       Worker.spawn(worker, {
         args: [JSON.stringify({ store, name, callers, keys } satisfies Task)],
@@ -223,19 +224,9 @@ export const run = (worker: URL | string, load: Load): Effect.Effect<Verdict, Ki
     }
   })
 
-const groupBy = <A>(all: ReadonlyArray<A>, keyOf: (one: A) => string): ReadonlyMap<string, ReadonlyArray<A>> => {
-  const groups = new Map<string, Array<A>>()
-  for (const one of all) {
-    const group = groups.get(keyOf(one))
-    if (group === undefined) groups.set(keyOf(one), [one])
-    else group.push(one)
-  }
-  return groups
-}
-
 const longestStall = (stories: ReadonlyArray<Story>): number => {
   let longest = 0
-  for (const turns of groupBy(stories.flatMap(({ turns }) => turns), ([key]) => key).values()) {
+  for (const turns of Object.values(Array.groupBy(stories.flatMap(({ turns }) => turns), ([key]) => key))) {
     let freeAt = 0
     for (const [, , asked, from, until] of turns.toSorted((a, b) => a[3] - b[3])) {
       longest = Math.max(longest, from - Math.max(freeAt, asked))
@@ -249,7 +240,7 @@ const second = 1_000_000
 
 /** Not in the first second, in which they warm up. */
 const shares = (stories: ReadonlyArray<Story>, start: number, stop: number): ReadonlyArray<number> => {
-  const found: Array<number> = []
+  const found: globalThis.Array<number> = []
   for (let from = start + second; from + second <= stop; from += second) {
     const isIn = (time: number) => time >= from && time < from + second
     if (!stories.every(({ signs }) => signs.filter(isIn).length >= 5)) continue
@@ -276,8 +267,8 @@ const windowsOf = (stories: ReadonlyArray<Story>): ReadonlyArray<History.Window>
 
 /** To the judge, windows of one fence are one window. */
 const sharedFences = (windows: ReadonlyArray<History.Window>): ReadonlyArray<OverlapOracle.Violation> =>
-  [...groupBy(windows, ({ fence, key }) => `${key} ${fence}`).values()].flatMap((same) => {
-    const [{ fence, key }] = same as [History.Window]
+  Object.values(Array.groupBy(windows, ({ fence, key }) => `${key} ${fence}`)).flatMap((same) => {
+    const [{ fence, key }] = same
     return same.length === 1
       ? []
       : [{ what: "fence", of: key, message: `${same.length} turns had the fence ${fence}` } as const]

@@ -70,7 +70,6 @@ const takeInOrder = (core: Core, request: Request, restore: Restore): Effect.Eff
     const record = records.makeInOrder(core, exclusionId(core, key))
     if (record === undefined) {
       for (const one of owned) records.settle(core, one)
-      sometimes("limit reached")
       return keyLimit(core)
     }
     owned.push(record)
@@ -106,16 +105,13 @@ const take = (
 const queueFull = (core: Core) =>
   refuse(core, new LockError.QueueFull({ backend: core.settings.backend, limit: core.settings.maxWaiters }))
 
-const keyLimit = (core: Core) =>
-  refuse(core, new LockError.KeyLimit({ backend: core.settings.backend, limit: core.settings.maxKeys }))
-
-const recordOf = (core: Core, id: string): KeyRecord | undefined => {
-  const record = core.records.get(id)
-  if (record !== undefined) return record
-  if (records.hasRoom(core, id)) return records.make(core, id)
+const keyLimit = (core: Core) => {
   sometimes("limit reached")
-  return undefined
+  return refuse(core, new LockError.KeyLimit({ backend: core.settings.backend, limit: core.settings.maxKeys }))
 }
+
+const recordOf = (core: Core, id: string): KeyRecord | undefined =>
+  core.records.get(id) ?? (records.hasRoom(core, id) ? records.make(core, id) : undefined)
 
 /** The turn at one of several keys, or at a claim. */
 const takeTurn = (

@@ -221,7 +221,7 @@ const win = (contest: Contest, grant: Grant, start: number): Contending => {
   if (held.mode === "shared") {
     for (const record of held.records) records.settle(core, record)
   }
-  if (core.earlyLosses.size > 0) meet(core, held)
+  meet(core, held)
   return Effect.succeed(hold)
 }
 

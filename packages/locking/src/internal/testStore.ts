@@ -35,6 +35,18 @@ export type Operation = typeof operations[number]
 
 export type Calls = { readonly [op in Operation]: number }
 
+export const noCalls = (): { [op in Operation]: number } => ({
+  attempt: 0,
+  arm: 0,
+  withdraw: 0,
+  renew: 0,
+  release: 0,
+  offer: 0,
+  inspect: 0,
+  list: 0,
+  forceRelease: 0
+})
+
 export interface Where {
   readonly node?: string | undefined
   /** `grant`: an attempt, but only one that is granted. */
@@ -253,17 +265,7 @@ export const make: Effect.Effect<TestStore, never, Scope.Scope> = Effect.gen(fun
     addNode(name) {
       const node: Node = {
         name,
-        calls: {
-          attempt: 0,
-          arm: 0,
-          withdraw: 0,
-          renew: 0,
-          release: 0,
-          offer: 0,
-          inspect: 0,
-          list: 0,
-          forceRelease: 0
-        },
+        calls: noCalls(),
         state: "alive",
         parked: new Set(),
         claims: new Map(),

@@ -78,11 +78,14 @@ local function need(r,till,keep)
   for _,w in pairs(r.w) do till=math.max(till,math.min(w.till,ms+farAhead)+silent) end
   return f(till-ms+keep)
 end
+local function seat(key,id,w)
+  redis.call('HSET',key,'w'..id,w.mode..' '..w.order..' '..f(w.at)..' '..f(w.till))
+end
 -- gives a place, or a sign of life at the one that is there
 local function enlist(key,r,waiter,mode,order,at,till,keep)
   local mine=r.w[waiter]
-  r.w[waiter]={mode=mode,at=mine and mine.at or at,till=till}
-  redis.call('HSET',key,'w'..waiter,mode..' '..order..' '..f(r.w[waiter].at)..' '..f(till))
+  r.w[waiter]={mode=mode,order=order,at=mine and mine.at or at,till=till}
+  seat(key,waiter,r.w[waiter])
   local longest=need(r,ms,keep)
   if redis.call('PTTL',key)<tonumber(longest) then redis.call('PEXPIRE',key,longest) end
 end
@@ -201,7 +204,7 @@ if refusal then
       local id,w=ARGV[i],rs[1].w[ARGV[i]]
       if w and mine and w.at>mine.at then
         w.till=ms+patience
-        redis.call('HSET',KEYS[1],'w'..id,w.mode..' '..w.order..' '..f(w.at)..' '..f(w.till))
+        seat(KEYS[1],id,w)
       else
         refusal[3]=refusal[3]..' '..id
       end

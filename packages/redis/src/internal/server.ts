@@ -59,6 +59,7 @@ interface Told {
 export const make = (connection: Connection, settings: Settings): Server => {
   const { isCluster, now, observe, run, serverNow } = connection
   const keep = String(settings.retention)
+  const patienceOf = ({ fair }: Request) => String(fair ? settings.fairPatience : scripts.patience)
 
   /** A script of a cluster may only touch what lies in one slot. */
   const inSlots = (records: ReadonlyArray<string>): ReadonlyArray<ReadonlyArray<string>> =>
@@ -94,7 +95,7 @@ export const make = (connection: Connection, settings: Settings): Server => {
         String(Math.floor(serverTime + left)),
         attempt.waiter,
         orderOf(request),
-        String(request.fair ? settings.fairPatience : scripts.patience),
+        patienceOf(request),
         String(proposal),
         String(request.permits?.limit ?? 0),
         String(attempt.round ?? 0),
@@ -203,7 +204,7 @@ export const make = (connection: Connection, settings: Settings): Server => {
               waiter,
               modeOf(request),
               orderOf(request),
-              String(request.fair ? settings.fairPatience : scripts.patience),
+              patienceOf(request),
               keep
             ])
           )

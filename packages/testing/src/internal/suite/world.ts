@@ -21,6 +21,7 @@ import * as LockKey from "effect-locking/LockKey"
 import type { LockingOptions } from "effect-locking/LockOptions"
 import * as MemoryStore from "effect-locking/MemoryStore"
 import * as Clock from "effect/Clock"
+import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -127,6 +128,17 @@ export interface Node {
   /** Calls of the engine that the driver has answered. */
   readonly answered: { attempt: number; arm: number; withdraw: number; renew: number; release: number; offer: number }
 }
+
+/** Waits as the engine does: attempt, arm, attempt. Answers what ends with the wake-up. */
+export const waits = (contender: Contender) =>
+  Effect.gen(function*() {
+    const woken = yield* Deferred.make<void>()
+    assert.strictEqual((yield* contender.attempt)._tag, "Busy")
+    yield* contender.contention.arm(() => Deferred.unsafeDone(woken, Effect.void))
+    assert.strictEqual((yield* contender.attempt)._tag, "Busy")
+    yield* Effect.addFinalizer(() => Effect.ignore(contender.contention.withdraw))
+    return Deferred.await(woken)
+  })
 
 export interface World {
   readonly options: Settings

@@ -1,6 +1,6 @@
 import * as Effect from "effect/Effect"
 import { assert } from "vitest"
-import { type Contender, type Group, testIf, type World } from "../world.js"
+import { type Contender, type Group, testIf, waits, type World } from "../world.js"
 
 /** Three who came one after the other, from processes of their own, while somebody else holds the keys. */
 const threeInLine = (world: World, keys: Effect.Effect.Success<ReturnType<World["keys"]>>) =>
@@ -8,12 +8,7 @@ const threeInLine = (world: World, keys: Effect.Effect.Success<ReturnType<World[
     Effect.gen(function*() {
       const process = yield* world.process
       const contender = process.contend(keys, { fair: true })
-      const woken = { times: 0 }
-      yield* contender.attempt
-      yield* contender.contention.arm(() => woken.times++)
-      assert.strictEqual((yield* contender.attempt)._tag, "Busy")
-      yield* Effect.addFinalizer(() => Effect.ignore(contender.contention.withdraw))
-      return { ...contender, woken, release: process.release(contender.claim) }
+      return { ...contender, woken: yield* waits(contender), release: process.release(contender.claim) }
     }))
 
 const tagOf = ({ attempt }: Contender) => Effect.map(attempt, ({ _tag }) => _tag)
@@ -62,11 +57,11 @@ export const order: Group = {
         const [first, second, third] = yield* threeInLine(world, keys)
         yield* holder.release(grant)
         yield* first!.contention.withdraw
-        yield* world.until("the wake-up of the second", Effect.sync(() => second!.woken.times > 0))
+        yield* world.within("the wake-up of the second", second!.woken)
         assert.strictEqual(yield* tagOf(third!), "Busy")
         assert.strictEqual(yield* tagOf(second!), "Grant")
         yield* second!.release
-        yield* world.until("the wake-up of the third", Effect.sync(() => third!.woken.times > 0))
+        yield* world.within("the wake-up of the third", third!.woken)
         assert.strictEqual(yield* tagOf(third!), "Grant")
         yield* third!.release
       }))

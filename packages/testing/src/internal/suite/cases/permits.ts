@@ -1,8 +1,7 @@
 import type { Permits } from "effect-locking/LockDriver"
-import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import { assert } from "vitest"
-import { type Group, type RequestOptions, testIf } from "../world.js"
+import { type Group, type RequestOptions, testIf, waits } from "../world.js"
 
 const of = (count: number, limit: number, options: RequestOptions = {}): RequestOptions => ({
   mode: "shared",
@@ -113,15 +112,11 @@ export const permits: Group = {
             const waiting = yield* Effect.forEach([1, 2], () =>
               Effect.gen(function*() {
                 const contender = waiter.contend(keys, of(1, 2, { fair }))
-                const woken = yield* Deferred.make<void>()
-                yield* contender.attempt
-                yield* contender.contention.arm(() => Deferred.unsafeDone(woken, Effect.void))
-                assert.strictEqual((yield* contender.attempt)._tag, "Busy")
-                return { ...contender, woken }
+                return { ...contender, woken: yield* waits(contender) }
               }))
             yield* holder.release(grant)
             for (const { attempt, claim, contention, woken } of waiting) {
-              yield* world.within("the wake-up", Deferred.await(woken))
+              yield* world.within("the wake-up", woken)
               yield* world.until("the grant", Effect.map(attempt, ({ _tag }) => _tag === "Grant"))
               yield* contention.withdraw
               yield* Effect.addFinalizer(() => Effect.ignore(waiter.release(claim)))

@@ -1,10 +1,9 @@
-import * as Deferred from "effect/Deferred"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Scope from "effect/Scope"
 import { assert } from "vitest"
-import { type Group, newToken, settle, test, testIf, type World } from "../world.js"
+import { type Group, newToken, settle, test, testIf, waits, type World } from "../world.js"
 
 /** Another process gets the key at once. */
 const assertFree = (world: World, locking: Effect.Effect.Success<ReturnType<World["node"]>>["locking"]) =>
@@ -81,12 +80,9 @@ export const releases: Group = {
           const [holder, waiter] = [yield* world.process, yield* world.process]
           const grant = yield* holder.grant(keys)
           const contender = waiter.contend(keys)
-          const woken = yield* Deferred.make<void>()
-          yield* contender.attempt
-          yield* contender.contention.arm(() => Deferred.unsafeDone(woken, Effect.void))
-          yield* contender.attempt
+          const woken = yield* waits(contender)
           assert.strictEqual(yield* holder.offer(grant), "woke")
-          yield* world.within("the wake-up", Deferred.await(woken))
+          yield* world.within("the wake-up", woken)
           yield* world.until("the grant", Effect.map(contender.attempt, ({ _tag }) => _tag === "Grant"))
           yield* contender.contention.withdraw
           assert.strictEqual(yield* holder.offer(grant), "gone")
@@ -104,10 +100,7 @@ export const releases: Group = {
           const grant = yield* holder.grant(keys)
           const answer = yield* holder.offer(grant)
           const contender = waiter.contend(keys)
-          yield* contender.attempt
-          yield* contender.contention.arm(() => {})
-          yield* Effect.addFinalizer(() => Effect.ignore(contender.contention.withdraw))
-          assert.strictEqual((yield* contender.attempt)._tag, "Busy")
+          yield* Effect.asVoid(waits(contender))
           const again = yield* holder.offer(grant)
           assert.deepStrictEqual(again, answer)
           assert.strictEqual((yield* contender.attempt)._tag, "Busy")

@@ -1,21 +1,9 @@
-import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import { assert } from "vitest"
-import { type Contender, type Group, settle, test, testIf, type World } from "../world.js"
-
-/** Waits as the engine does: attempt, arm, attempt. */
-const waits = (contender: Contender) =>
-  Effect.gen(function*() {
-    const woken = yield* Deferred.make<void>()
-    assert.strictEqual((yield* contender.attempt)._tag, "Busy")
-    yield* contender.contention.arm(() => Deferred.unsafeDone(woken, Effect.void))
-    assert.strictEqual((yield* contender.attempt)._tag, "Busy")
-    yield* Effect.addFinalizer(() => Effect.ignore(contender.contention.withdraw))
-    return Deferred.await(woken)
-  })
+import { type Contender, type Group, settle, test, testIf, waits, type World } from "../world.js"
 
 const knows = (world: World, what: World["options"]["knows"][number]): boolean => world.options.knows.includes(what)
 
