@@ -307,7 +307,7 @@ for (const major of [5, 6] as const) {
 
       it.effect("R6.4 the writer who has waited longest is woken, if it was seen lately; else everybody", () =>
         Effect.gen(function*() {
-          const { one, two } = yield* Redis
+          const { one, server, two } = yield* Redis
           const keys = [kit.key("in turn")]
           const woken = yield* Queue.unbounded<string>()
           const waiting = (name: string) =>
@@ -330,9 +330,14 @@ for (const major of [5, 6] as const) {
           assert.strictEqual(yield* Queue.take(woken), "second")
           const last = yield* kit.take(second, "second")
           yield* second.withdraw
+          const fields: ReadonlyArray<string> = yield* server.command("HKEYS", record("in turn"))
+          const [place] = fields.filter((field) => field.startsWith("w"))
           const fourth = yield* waiting("fourth")
-          // the third may be gone
-          yield* Effect.sleep("700 millis")
+          // as if the third were gone: it lives, and would give signs of life
+          yield* kit.isBusy(third, "third")
+          const value: string = yield* server.command("HGET", record("in turn"), place!)
+          const [mode, order, at, until] = value.split(" ")
+          yield* server.command("HSET", record("in turn"), place!, `${mode} ${order} ${at} ${Number(until) - 700}`)
           assert.strictEqual(yield* two.release(last), "woke")
           const all = [yield* Queue.take(woken), yield* Queue.take(woken)]
           assert.deepStrictEqual(all.toSorted(), ["fourth", "third"])
