@@ -120,7 +120,10 @@ export class Network {
       this.trouble(client)
       reply({ _tag: "Reset" }, false)
     }
+    const sentAt = kernel.now
     const arrive = () => {
+      // who asks a server that sleeps gives up, and pauses
+      if (this.server.awakeSince(sentAt) < kernel.now - sentAt) this.trouble(client)
       const value = execute()
       kernel.trace(`store ${label} -> ${show(value)}`)
       if (dice.chance(faults.reset / 2) || fault === "reset") return reset()
