@@ -19,12 +19,13 @@ export const startTimer = (): () => Time => {
   }
 }
 
+/** An effect so many times. `Effect.repeatN` would yield to other fibers each time, which costs as much as a lock. */
+export const again = (effect: Effect.Effect<unknown, unknown>, times: number): Effect.Effect<unknown, unknown> =>
+  times === 0 ? Effect.void : Effect.flatMap(effect, () => again(effect, times - 1))
+
 /** Runs an effect so many times in one fiber. */
-export const repeat = (effect: Effect.Effect<unknown, unknown>, times: number): Promise<unknown> => {
-  const loop = (left: number): Effect.Effect<unknown, unknown> =>
-    left === 0 ? Effect.void : Effect.flatMap(effect, () => loop(left - 1))
-  return Effect.runPromise(loop(times))
-}
+export const repeat = (effect: Effect.Effect<unknown, unknown>, times: number): Promise<unknown> =>
+  Effect.runPromise(again(effect, times))
 
 export const median = (values: ReadonlyArray<number>): number =>
   values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!

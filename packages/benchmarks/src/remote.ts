@@ -8,7 +8,7 @@ import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Scope from "effect/Scope"
-import { startTimer, type Time } from "./measure.js"
+import { again, startTimer, type Time } from "./measure.js"
 
 /** What was sent to the store. */
 export interface Sent {
@@ -50,7 +50,7 @@ export const driverPair = (driver: LockDriver.LockDriver, key: LockKey.ResolvedK
 
 /** Each of them so many times, all at once. */
 export const atOnce = (turns: number, pairs: ReadonlyArray<Effect.Effect<unknown, unknown>>) => {
-  const program = Effect.forEach(pairs, (pair) => Effect.repeatN(pair, turns - 1), {
+  const program = Effect.forEach(pairs, (pair) => again(pair, turns), {
     concurrency: "unbounded",
     discard: true
   })

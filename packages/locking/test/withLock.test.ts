@@ -1,6 +1,19 @@
 import { assert, describe, it } from "@effect/vitest"
 import { assertNone, assertSome } from "@effect/vitest/utils"
-import { Cause, Context, Deferred, Duration, Effect, Exit, Fiber, FiberRef, Option, Scope, TestClock } from "effect"
+import {
+  Cause,
+  Context,
+  Deferred,
+  Duration,
+  Effect,
+  Exit,
+  Fiber,
+  FiberId,
+  FiberRef,
+  Option,
+  Scope,
+  TestClock
+} from "effect"
 import type * as Fence from "effect-locking/Fence"
 import type { LockDriver } from "effect-locking/LockDriver"
 import { DriverError } from "effect-locking/LockDriver"
@@ -251,6 +264,77 @@ describe("withLock", () => {
       yield* ended(waiter)
       yield* Deferred.succeed(inside.end, undefined)
       yield* ended(holder)
+      yield* assertIdle(locking)
+    }))
+})
+
+describe("the fiber of a section", () => {
+  it.scoped("R1.1 it begins within the step of its caller, so that what waits for nothing needs no scheduler", () =>
+    Effect.gen(function*() {
+      const locking = yield* alone()
+      assert.strictEqual(Effect.runSync(locking.withLock(Effect.sync(() => "value"), "k")), "value")
+      assert.strictEqual(Effect.runSync(Effect.flip(locking.withLock(Effect.fail("own"), "k"))), "own")
+      yield* assertIdle(locking)
+    }))
+
+  it.scoped("R1.1 locks within locks, deeper than a stack", () =>
+    Effect.gen(function*() {
+      const locking = yield* alone()
+      const nest = (left: number): Effect.Effect<number, LockError.WithLockError> =>
+        left === 0
+          ? Effect.succeed(0)
+          : Effect.map(locking.withLock(Effect.suspend(() => nest(left - 1)), `k${left}`), (depth) => depth + 1)
+      assert.strictEqual(yield* nest(1500), 1500)
+      yield* assertIdle(locking)
+    }))
+
+  it.scoped("R1.1 an interrupt of the caller ends it, whoever sends it and whenever", () =>
+    Effect.gen(function*() {
+      const locking = yield* alone()
+      const log: Array<string> = []
+      const body = (before: Effect.Effect<unknown>) =>
+        Effect.ensuring(Effect.zipRight(before, Effect.never), Effect.sync(() => log.push("finalizer")))
+      const late = yield* Effect.fork(locking.withLock(body(Effect.void), "k"))
+      yield* settle
+      yield* Fiber.interrupt(late)
+      assert(Exit.isInterrupted(yield* ended(late)))
+      // the caller's fiber is in the very step in which its section asks for its end
+      const self: Fiber.RuntimeFiber<never, unknown> = yield* Effect.fork(
+        locking.withLock(body(Effect.suspend(() => Fiber.interruptFork(self))), "k")
+      )
+      assert(Exit.isInterrupted(yield* ended(self)))
+      assert.deepStrictEqual(log, ["finalizer", "finalizer"])
+      yield* assertIdle(locking)
+    }))
+
+  it.scoped("R1.1 an interrupt reaches what may be interrupted in a section that may not", () =>
+    Effect.gen(function*() {
+      const locking = yield* alone()
+      const inside = yield* section
+      let part: Exit.Exit<void> | undefined
+      const body = Effect.map(Effect.exit(Effect.interruptible(inside.run)), (exit) => part = exit)
+      const fiber = yield* Effect.fork(Effect.uninterruptible(locking.withLock(body, "k")))
+      yield* Deferred.await(inside.begun)
+      yield* Effect.fork(Fiber.interrupt(fiber))
+      yield* ended(fiber)
+      assert(part !== undefined && Exit.isInterrupted(part))
+      yield* assertIdle(locking)
+    }))
+
+  it.scoped("R1.1 it never begins under an interrupt that came before it", () =>
+    Effect.gen(function*() {
+      const locking = yield* alone()
+      let begun = false
+      const fiber: Fiber.RuntimeFiber<unknown, unknown> = yield* Effect.fork(
+        Effect.uninterruptibleMask((restore) =>
+          Effect.zipRight(
+            Effect.sync(() => fiber.unsafeInterruptAsFork(FiberId.none)),
+            locking.withLock(restore(Effect.sync(() => begun = true)), "k")
+          )
+        )
+      )
+      assert(Exit.isInterrupted(yield* ended(fiber)))
+      assert.isFalse(begun)
       yield* assertIdle(locking)
     }))
 })

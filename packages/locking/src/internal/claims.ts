@@ -3,10 +3,9 @@
  * claim that is over counts for nobody.
  */
 import * as Context from "effect/Context"
-import type * as Effect from "effect/Effect"
 import * as Tracer from "effect/Tracer"
 import type * as LockKey from "../LockKey.js"
-import { contextOf, reference, type RuntimeFiber, setContext, withFiber } from "./compat.js"
+import { contextOf, reference, type RuntimeFiber } from "./compat.js"
 import type { Core, Hold } from "./core.js"
 
 export class Claim {
@@ -19,12 +18,15 @@ export class Claim {
 
 export const ClaimRef = reference<Claim | undefined>("effect-locking/Claim", () => undefined)
 
-/** Puts a claim, and the span of its section, into the context of a fiber that has just begun, for all its life. */
-export const put = (claim: Claim, span: Tracer.Span | undefined): Effect.Effect<void> =>
-  withFiber((fiber) => {
-    const context = Context.add(contextOf(fiber), ClaimRef, claim)
-    return setContext(span === undefined ? context : Context.add(context, Tracer.ParentSpan, span))
-  })
+/** The context of a section: with its claim, and with its span where it has one. */
+export const within = (
+  context: Context.Context<never>,
+  claim: Claim,
+  span: Tracer.Span | undefined
+): Context.Context<never> => {
+  const claimed = Context.add(context, ClaimRef, claim)
+  return span === undefined ? claimed : Context.add(claimed, Tracer.ParentSpan, span)
+}
 
 export const of = (fiber: RuntimeFiber<any, any>): Claim | undefined => Context.get(contextOf(fiber), ClaimRef)
 

@@ -36,6 +36,34 @@ export const withFiber = Effect.withFiberRuntime
 export const catchAll = Effect.catchAll
 export const catchAllCause = Effect.catchAllCause
 
+/** Starts a fiber with the state of the running one and a context of its own. Not a child: nothing ends it by itself. */
+export type Start = <A, E, R>(
+  effect: Effect.Effect<A, E, R>,
+  context: Context.Context<R>,
+  /** Within this very step, until it waits for something. */
+  atOnce: boolean
+) => RuntimeFiber<A, E>
+
+/** Fibers that have begun within each other share a stack, which has an end. */
+const deepest = 16
+let depth = 0
+
+export const starting = <A, E, R>(
+  use: (fiber: RuntimeFiber<any, any>, start: Start) => Effect.Effect<A, E, R>
+): Effect.Effect<A, E, R> =>
+  Effect.withFiberRuntime<A, E, R>((fiber, { runtimeFlags }) =>
+    use(fiber, (effect, context, atOnce) => {
+      const runtime = Runtime.make({ context, runtimeFlags, fiberRefs: fiber.getFiberRefs() })
+      depth++
+      const started = Runtime.runFork(runtime, effect, { immediate: atOnce && depth <= deepest })
+      depth--
+      return started
+    })
+  )
+
+/** Whether the region round a mask, which this function leads back to, can be interrupted. */
+export const givesInterruption = (restore: unknown): boolean => restore === Effect.interruptible
+
 export const deferred = <A, E = never>(): Deferred.Deferred<A, E> => Deferred.unsafeMake<A, E>(FiberId.none)
 /** The exit of something that was called off. */
 export const interrupted: Exit.Exit<never> = Exit.interrupt(FiberId.none)
@@ -69,6 +97,10 @@ export const isExit = Exit.isExit as <A, E>(effect: Effect.Effect<A, E>) => effe
 
 /** Sends the interrupt without waiting for its effect. */
 export const interruptNow = (fiber: RuntimeFiber<any, any>): void => fiber.unsafeInterruptAsFork(FiberId.none)
+
+/** The same in the name of another fiber. */
+export const interruptAs = (fiber: RuntimeFiber<any, any>, by: RuntimeFiber<any, any>): void =>
+  fiber.unsafeInterruptAsFork(by.id())
 
 /** Whether an interrupt has reached the fiber, even one that it has not acted on yet. */
 export const isInterrupted = (fiber: RuntimeFiber<any, any>): boolean =>

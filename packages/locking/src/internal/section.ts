@@ -1,8 +1,12 @@
 /**
- * The critical section runs in a child fiber, which the loss of a lease interrupts; the caller's own interruption
- * reaches the child by itself, as it reaches every child. Never ends before the child has ended, finalizers included.
+ * The critical section runs in a fiber of its own, which the loss of a lease interrupts, and the interrupt of its caller
+ * as well. Never ends before that fiber has ended, finalizers included.
+ *
+ * The fiber begins within the step of its caller and is no child of it: a turn of the scheduler and the books of parent
+ * and child would cost more than the lock.
  */
 import * as Cause from "effect/Cause"
+import type * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -11,12 +15,17 @@ import type { LeaseLost } from "../LockError.js"
 import type { Restore } from "./calls.js"
 import * as claims from "./claims.js"
 import {
+  contextOf,
   fork,
+  givesInterruption,
   hasChanges,
   inheritFrom,
+  interruptAs,
   interruptNow,
   isInterrupted,
   type RuntimeFiber,
+  setContext,
+  starting,
   stateOf,
   withFiber
 } from "./compat.js"
@@ -36,29 +45,52 @@ export const run = <A, E, R>(
   claim?: claims.Claim | undefined,
   span?: Tracer.Span | undefined
 ): Effect.Effect<Exit.Exit<A, E | LeaseLost>, never, R> =>
-  Effect.flatMap(
-    fork(claim === undefined ? restore(body) : Effect.zipRight(claims.put(claim, span), restore(body))),
-    (child) =>
-      withFiber((parent) => {
-        const begunWith = stateOf(child)
-        const interrupt = () => interruptNow(child)
-        if (hold.state === "lost") {
-          sometimes("lost before the body started")
-          interrupt()
-        }
-        // an interrupt that came before the fork is not passed on to children by itself
-        if (isInterrupted(parent)) interrupt()
-        hold.sections.push(interrupt)
-        return Effect.flatMap(
-          Effect.async<Exit.Exit<A, E>>((resume) => child.addObserver((exit) => resume(Effect.succeed(exit)))),
-          (exit) => {
-            hold.sections.splice(hold.sections.indexOf(interrupt), 1)
-            const judged = judge(exit, hold, parent)
-            return hasChanges(child, begunWith) ? Effect.as(inheritFrom(child, parent), judged) : Effect.succeed(judged)
-          }
-        )
-      })
-  )
+  starting((caller, start) => {
+    const context = claim === undefined ? contextOf(caller) : claims.within(contextOf(caller), claim, span)
+    const isOver = () => hold.state === "lost" || isInterrupted(caller)
+    let fiber: RuntimeFiber<any, any> | undefined
+    let begunWith = stateOf(caller)
+    const interrupt = () => {
+      if (fiber !== undefined) interruptNow(fiber)
+    }
+    const section = withFiber<A, E, R>((self) => {
+      fiber = self
+      begunWith = stateOf(self)
+      return restore(body)
+    })
+    const leave = (exit: Exit.Exit<A, E>) => {
+      hold.sections.splice(hold.sections.indexOf(interrupt), 1)
+      const judged = judge(exit, hold, caller)
+      return hasChanges(fiber!, begunWith) ? Effect.as(inheritFrom(fiber!, caller), judged) : Effect.succeed(judged)
+    }
+    const begun = (begun: RuntimeFiber<A, E>) => {
+      const exit = begun.unsafePoll()
+      if (exit !== null) return leave(exit)
+      fiber = begun
+      // what came before it was known
+      if (isOver()) interrupt()
+      return Effect.flatMap(end(begun, caller, restore), leave)
+    }
+    if (hold.state === "lost") sometimes("lost before the body started")
+    hold.sections.push(interrupt)
+    return givesInterruption(restore)
+      ? begun(start(section, context as Context.Context<R>, !isOver()))
+      // a child is told of an interrupt that its parent may not act on yet
+      : Effect.flatMap(fork(Effect.zipRight(setContext(context), section)), begun)
+  })
+
+/** The end of a fiber, which an interrupt of its caller only hastens. */
+const end = <A, E>(
+  fiber: RuntimeFiber<A, E>,
+  caller: RuntimeFiber<any, any>,
+  restore: Restore
+): Effect.Effect<Exit.Exit<A, E>> => {
+  const ended = Effect.async<Exit.Exit<A, E>>((resume) => fiber.addObserver((exit) => resume(Effect.succeed(exit))))
+  return Effect.catchAllCause(restore(ended), () => {
+    interruptAs(fiber, caller)
+    return ended
+  })
+}
 
 const judge = <A, E>(
   exit: Exit.Exit<A, E>,
