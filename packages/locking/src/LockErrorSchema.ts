@@ -44,7 +44,10 @@ export interface ErrorSchema<Tag extends ErrorTag, Self, Fields extends Schema.S
 
 const Millis = Schema.transform(
   Schema.Union(Schema.Finite.pipe(Schema.nonNegative()), Schema.Literal("Infinity")),
-  Schema.DurationFromSelf,
+  // of those that anybody waits for: milliseconds carry no more digits than they have
+  Schema.DurationFromSelf.annotations({
+    arbitrary: () => (fc) => fc.oneof(fc.constant(Duration.infinity), fc.nat().map(Duration.millis))
+  }),
   {
     strict: true,
     decode: (millis) => millis === "Infinity" ? Duration.infinity : Duration.millis(millis),

@@ -446,8 +446,8 @@ describe("shutdown", () => {
     it.scoped("R7.1 a section that closes its own layer is waited for no longer than others", () =>
       Effect.gen(function*() {
         const { close, holders, locking } = yield* world()
-        const fiber = yield* Effect.fork(locking.withLock(close, "k"))
         const other = yield* hold(locking, "l")
+        const fiber = yield* Effect.fork(locking.withLock(close, "k"))
         yield* assertInterrupted(other)
         yield* TestClock.adjust("4999 millis")
         yield* isRunning(fiber)

@@ -41,21 +41,33 @@ export type Start = <A, E, R>(
   effect: Effect.Effect<A, E, R>,
   context: Context.Context<R>,
   /** Within this very step, until it waits for something. */
-  atOnce: boolean
+  atOnce: boolean,
+  /** Is told the state that it begins with. */
+  begins: (state: FiberState) => void
 ) => RuntimeFiber<A, E>
 
 /** Fibers that have begun within each other share a stack, which has an end. */
 const deepest = 16
 let depth = 0
 
+/** To start a fiber from the running one, whose state it begins with. */
 export const starting = <A, E, R>(
   use: (fiber: RuntimeFiber<any, any>, start: Start) => Effect.Effect<A, E, R>
 ): Effect.Effect<A, E, R> =>
   Effect.withFiberRuntime<A, E, R>((fiber, { runtimeFlags }) =>
-    use(fiber, (effect, context, atOnce) => {
-      const runtime = Runtime.make({ context, runtimeFlags, fiberRefs: fiber.getFiberRefs() })
+    use(fiber, (effect, context, atOnce, begins) => {
       depth++
-      const started = Runtime.runFork(runtime, effect, { immediate: atOnce && depth <= deepest })
+      const started = Runtime.runFork(
+        Runtime.make({ context, runtimeFlags, fiberRefs: fiber.getFiberRefs() }),
+        effect,
+        {
+          immediate: atOnce && depth <= deepest,
+          updateRefs: (state) => {
+            begins(state)
+            return state
+          }
+        }
+      )
       depth--
       return started
     })
@@ -111,19 +123,19 @@ export const contextOf = (fiber: RuntimeFiber<any, any>): Context.Context<never>
 
 export type FiberState = FiberRefs.FiberRefs
 
-/** The fiber-local state as it is now. */
+/** The fiber-local state as it is now: a copy. */
 export const stateOf = (fiber: RuntimeFiber<any, any>): FiberState => fiber.getFiberRefs()
 
-/** Whether an ended child changed the state that it began with, other than the context that it was given. */
-export const hasChanges = (child: RuntimeFiber<any, any>, begunWith: FiberState): boolean => {
-  const now = child.getFiberRefs()
-  if (now === begunWith) return false
-  for (const [ref, [[, value]]] of now.locals) {
-    if (ref === FiberRef.currentContext || ref === FiberRef.currentRuntimeFlags) continue
+/** Whether an ended fiber changed the state that it began with, other than the context that it was given. */
+export const hasChanges = (fiber: RuntimeFiber<any, any>, begunWith: FiberState): boolean => {
+  let isChanged = false
+  // an iteration would make an object for each entry
+  stateOf(fiber).locals.forEach(([[, value]], ref) => {
+    if (ref === FiberRef.currentContext || ref === FiberRef.currentRuntimeFlags) return
     const before = begunWith.locals.get(ref)
-    if (before === undefined || before[0][1] !== value) return true
-  }
-  return false
+    if (before === undefined || before[0][1] !== value) isChanged = true
+  })
+  return isChanged
 }
 
 /** Takes over what an ended child changed, but for the context. */

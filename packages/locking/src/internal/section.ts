@@ -16,6 +16,7 @@ import type { Restore } from "./calls.js"
 import * as claims from "./claims.js"
 import {
   contextOf,
+  type FiberState,
   fork,
   givesInterruption,
   hasChanges,
@@ -49,19 +50,19 @@ export const run = <A, E, R>(
     const context = claim === undefined ? contextOf(caller) : claims.within(contextOf(caller), claim, span)
     const isOver = () => hold.state === "lost" || isInterrupted(caller)
     let fiber: RuntimeFiber<any, any> | undefined
-    let begunWith = stateOf(caller)
+    let begunWith: FiberState | undefined
     const interrupt = () => {
       if (fiber !== undefined) interruptNow(fiber)
     }
     const section = withFiber<A, E, R>((self) => {
       fiber = self
-      begunWith = stateOf(self)
+      begunWith ??= stateOf(self)
       return restore(body)
     })
     const leave = (exit: Exit.Exit<A, E>) => {
       hold.sections.splice(hold.sections.indexOf(interrupt), 1)
       const judged = judge(exit, hold, caller)
-      return hasChanges(fiber!, begunWith) ? Effect.as(inheritFrom(fiber!, caller), judged) : Effect.succeed(judged)
+      return hasChanges(fiber!, begunWith!) ? Effect.as(inheritFrom(fiber!, caller), judged) : Effect.succeed(judged)
     }
     const begun = (begun: RuntimeFiber<A, E>) => {
       const exit = begun.unsafePoll()
@@ -74,7 +75,7 @@ export const run = <A, E, R>(
     if (hold.state === "lost") sometimes("lost before the body started")
     hold.sections.push(interrupt)
     return givesInterruption(restore)
-      ? begun(start(section, context as Context.Context<R>, !isOver()))
+      ? begun(start(section, context as Context.Context<R>, !isOver(), (state) => begunWith = state))
       // a child is told of an interrupt that its parent may not act on yet
       : Effect.flatMap(fork(Effect.zipRight(setContext(context), section)), begun)
   })

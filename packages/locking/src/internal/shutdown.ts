@@ -29,7 +29,10 @@ export const close = (core: Core): Effect.Effect<void> =>
 
 /** A lease of a scope that may outlive the layer goes back once nothing runs under it. */
 export const giveBackIfUnused = (core: Core, hold: Parameters<typeof holds.lose>[0]): void => {
-  if (core.closed && hold.isScoped && hold.sections.length === 0) background(core, release.end(hold))
+  if (core.closed && hold.isScoped && hold.sections.length === 0) {
+    // an interrupt between the call and the wait for it would leave the call to nobody
+    background(core, Effect.uninterruptible(release.end(hold)))
+  }
 }
 
 /** Looks again once woken: what ended last may have begun something in the same step, such as a withdrawal. */

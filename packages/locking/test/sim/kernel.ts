@@ -8,7 +8,7 @@ import type * as Context from "effect/Context"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import type * as Exit from "effect/Exit"
-import type * as Fiber from "effect/Fiber"
+import * as Fiber from "effect/Fiber"
 import * as Logger from "effect/Logger"
 import * as LogLevel from "effect/LogLevel"
 import * as Option from "effect/Option"
@@ -396,7 +396,9 @@ class Census extends Supervisor.AbstractSupervisor<void> {
     fiber: Fiber.RuntimeFiber<A, E>
   ): void {
     this.live.add(fiber)
-    if (Option.isSome(parent)) this.born(parent.value, fiber)
+    // a section is no child of its caller, in whose step it begins
+    const starter = Option.orElse(parent, Fiber.getCurrentFiber)
+    if (Option.isSome(starter)) this.born(starter.value, fiber)
   }
 
   override onEnd<A, E>(_exit: Exit.Exit<A, E>, fiber: Fiber.RuntimeFiber<A, E>): void {
