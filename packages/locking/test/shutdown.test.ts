@@ -448,6 +448,7 @@ describe("shutdown", () => {
         const { close, holders, locking } = yield* world()
         const other = yield* hold(locking, "l")
         const fiber = yield* Effect.fork(locking.withLock(close, "k"))
+        yield* settled
         yield* assertInterrupted(other)
         yield* TestClock.adjust("4999 millis")
         yield* isRunning(fiber)
