@@ -95,9 +95,7 @@ export const make = (options: {
       Effect.map(session.run(statement), (rows) => rows.map(seenOf))
 
     const held = (locks: ReadonlyArray<string>): ReadonlyArray<Owned> =>
-      session.books.owned.values().filter(({ ids }) =>
-        locks.length === 0 || ids.some(({ lock }) => locks.includes(lock))
-      )
+      session.books.owned.filter(({ ids }) => locks.length === 0 || ids.some(({ lock }) => locks.includes(lock)))
 
     const tell = (
       ask: "tell" | "revoke",

@@ -19,9 +19,9 @@ export class Owned {
   ) {}
 }
 
-/** How a lock is held, and by how many here. */
+/** How a lock is held, and by whom here: tokens are new with every grant, so nothing is kept by them. */
 class Held {
-  owners = 1
+  readonly owners: Array<Owned> = []
 
   constructor(readonly mode: LockMode) {}
 }
@@ -47,28 +47,35 @@ export const hasWriter = ({ waiters }: Interest): boolean => {
 }
 
 export class Books {
-  owned = new Dictionary<Owned>()
   /** By lock. Readers share one at the server. */
   locks = new Dictionary<Held>()
   readonly interests = new Map<string, Interest>()
 
+  /** What a token owns of locks that it asked for together. */
+  ownedBy(token: string, [first]: ReadonlyArray<LockIds>): Owned | undefined {
+    return this.locks.get(first!.lock)?.owners.find((owned) => owned.token === token)
+  }
+
+  get owned(): ReadonlyArray<Owned> {
+    return [...new Set(this.locks.values().flatMap(({ owners }) => owners))]
+  }
+
   own(owned: Owned): void {
-    this.owned.set(owned.token, owned)
-    for (const ids of owned.ids) {
-      const lock = this.locks.get(ids.lock)
-      if (lock === undefined) this.locks.set(ids.lock, new Held(owned.request.mode))
-      else lock.owners++
+    for (const { lock } of owned.ids) {
+      let held = this.locks.get(lock)
+      if (held === undefined) this.locks.set(lock, held = new Held(owned.request.mode))
+      held.owners.push(owned)
     }
   }
 
   /** What has to be unlocked at the server, or be asked for again where nobody waits for it. */
   disown(owned: Owned, exclusive: Action = Action.unlock): ReadonlyArray<Row> {
-    if (!this.owned.delete(owned.token)) return []
     const action = owned.request.mode === "shared" ? Action.unlockShared : exclusive
     const rows: Array<Row> = []
     for (const ids of owned.ids) {
-      const lock = this.locks.get(ids.lock)
-      if (lock === undefined || --lock.owners > 0) continue
+      const { owners } = this.locks.get(ids.lock)!
+      owners.splice(owners.indexOf(owned), 1)
+      if (owners.length > 0) continue
       this.locks.delete(ids.lock)
       rows.push(new Row(action, ids))
     }
@@ -112,8 +119,7 @@ export class Books {
 
   /** The session is gone, and with it whatever it held. Those who wait go on waiting. */
   forget(): ReadonlyArray<Owned> {
-    const lost = this.owned.values()
-    this.owned = new Dictionary()
+    const lost = this.owned
     this.locks = new Dictionary()
     for (const [lock, interest] of this.interests) {
       interest.registered = false

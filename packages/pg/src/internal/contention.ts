@@ -15,16 +15,19 @@ import {
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import { hasWriter, type Interest, Owned } from "./books.js"
+import type { Rows } from "./connection.js"
 import * as fences from "./fences.js"
 import type { Listener } from "./listener.js"
 import { type LockIds, lockIds } from "./pure/lockId.js"
-import { array, ask, type Job, Row, RowsJob } from "./queue.js"
+import { array, ask, type Lone, Row, type RowsJob, type StatementJob, type Tell } from "./queue.js"
 import type { Session } from "./session.js"
 import * as sql from "./sql.js"
 
 const { Action, Code } = sql
 
 type Answer = Grant | Busy | Full
+
+type Resume = (answer: Effect.Effect<Answer, DriverError>) => void
 
 export interface Environment {
   readonly session: Session
@@ -49,13 +52,13 @@ export const make = (environment: Environment, request: LockRequest): Contention
   new PgContention(environment, request)
 
 class PgContention implements Contention {
-  private readonly ids: ReadonlyArray<LockIds>
-  private readonly locks: ReadonlyArray<string>
+  readonly ids: ReadonlyArray<LockIds>
+  readonly locks: ReadonlyArray<string>
   private isWaiting = false
   private holder: Holder | undefined
   private hasWon = false
 
-  constructor(private readonly environment: Environment, private readonly request: LockRequest) {
+  constructor(readonly environment: Environment, readonly request: LockRequest) {
     this.ids = request.keys.map(lockIds)
     this.locks = this.ids.map(({ lock }) => lock)
   }
@@ -68,56 +71,31 @@ class PgContention implements Contention {
       const until = session.now() + Duration.toMillis(left)
       // a new session knows nothing of those who wait
       const isKnown = !this.isWaiting || this.isRegistered
-      if (session.isOpen() && isKnown) return this.ask(token, until)(resume)
+      if (session.isOpen() && isKnown) return this.ask(token, until, resume)
       const ready = isKnown
         ? session.opened
         : Effect.catchIf(register(session, this.ids), (error) => error === noRoom, () => Effect.void)
-      resume(Effect.zipRight(ready, callback(this.ask(token, until))))
+      resume(Effect.zipRight(ready, callback<Answer>((resume) => this.ask(token, until, resume))))
     })
   }
 
-  private ask(token: string, until: number) {
-    const { session } = this.environment
-    return (resume: (answer: Effect.Effect<Answer, DriverError>) => void) => {
-      let isWanted = true
-      const answer = (value: Answer) => resume(this.isCurious(value) ? this.named(value) : Effect.succeed(value))
-      const fail = (error: DriverError) => resume(Effect.fail(error))
-      /** What can be told without the server. */
-      const settled = (): boolean => {
-        if (!isWanted) return true
-        const now = session.now()
-        if (now >= until) {
-          fail(new DriverError({ executed: "no", message: "there was no time left to ask PostgreSQL" }))
-        } else if (session.books.owned.get(token) !== undefined) return false
-        else if (session.quarantine() > 0) fail(quarantined(session.quarantine()))
-        else if (!this.ids.every((ids) => session.books.isOpenTo(ids, this.request.mode))) answer(busyHere)
-        else {
-          // who waits was let in already
-          if (this.isRegistered || this.ids.every((ids) => session.books.shares(ids))) return false
-          const full = session.fullAt(this.ids.length)
-          if (full === undefined) return false
-          answer({ _tag: "Full", limit: full })
-        }
-        return true
-      }
-      session.queue.add(
-        this.ids.length === 1
-          ? this.single(token, settled, answer, fail)
-          : this.several(token, settled, answer, fail)
-      )
-      return () => {
-        isWanted = false
-      }
+  private ask(token: string, until: number, resume: Resume): () => void {
+    const attempt = this.ids.length === 1
+      ? new SingleAttempt(this, token, until, resume)
+      : new AttemptAtAll(this, token, until, resume)
+    this.environment.session.queue.add(attempt)
+    return () => {
+      attempt.isWanted = false
     }
   }
 
   /** A first busy answer of who may wait says nothing yet: the next try is at once. */
-  private isCurious(answer: Answer): answer is Busy {
+  isCurious(answer: Answer): answer is Busy {
     return answer === busy && (!this.request.waiting || this.isWaiting)
   }
 
   /** With the name of the holder, where it can be had. */
-  private named(answer: Busy): Effect.Effect<Answer> {
+  named(answer: Busy): Effect.Effect<Answer> {
     const known = () => this.holder === undefined ? answer : { ...answer, holder: this.holder }
     return Effect.match(this.environment.glance(this.locks), {
       onSuccess: (holder) => {
@@ -129,89 +107,17 @@ class PgContention implements Contention {
     })
   }
 
-  /** A key by itself goes into a batch with others. */
-  private single(
-    token: string,
-    settled: () => boolean,
-    answer: (value: Answer) => void,
-    fail: (error: DriverError) => void
-  ): Job {
-    const { books } = this.environment.session
-    const ids = this.ids[0]!
-    let again: Owned | undefined
-    let intent: Interest | undefined
-    return new RowsJob(
-      this.locks,
-      () => {
-        if (settled()) return []
-        again = books.owned.get(token)
-        if (again !== undefined) return [new Row(Action.beat, ids)]
-        const action = this.request.mode === "exclusive"
-          ? Action.lock
-          : books.shares(ids)
-          ? Action.joinShared
-          : Action.lockShared
-        intent = this.missingIntent(ids)
-        return intent === undefined ? [new Row(action, ids)] : [new Row(action, ids), new Row(Action.intent, ids)]
-      },
-      ([code, hasIntent]) => {
-        if (intent !== undefined && hasIntent === BigInt(Code.done)) intent.hasIntent = true
-        answer(again === undefined ? this.won(token, [code!]) : this.grantOf(again))
-      },
-      fail
-    )
-  }
-
-  /** Several keys in one statement, all or none. */
-  private several(
-    token: string,
-    settled: () => boolean,
-    answer: (value: Answer) => void,
-    fail: (error: DriverError) => void
-  ): Job {
-    const { environment: { group, session }, ids, request: { mode } } = this
-    const shared = mode === "shared"
-    let again: Owned | undefined
-    return {
-      _tag: "Statement",
-      statement: (marker) => {
-        if (settled()) return undefined
-        again = session.books.owned.get(token)
-        if (again !== undefined) return { text: "select 1" }
-        return {
-          name: `effect_locking_${mode}`,
-          text: group[mode],
-          touches: ids.map((ids) => ({ action: shared ? Action.lockShared : Action.lock, ids })),
-          values: [
-            marker,
-            array(this.locks),
-            ...(shared
-              ? [
-                array(ids.map(({ intent }) => intent[0])),
-                array(ids.map(({ intent }) => intent[1])),
-                array(ids.map((ids) => session.books.shares(ids)))
-              ]
-              : [])
-          ]
-        }
-      },
-      settle: (rows) =>
-        answer(again === undefined ? this.won(token, rows.map(([code]) => BigInt(code))) : this.grantOf(again)),
-      fail
-    }
-  }
-
-  private get isRegistered(): boolean {
+  get isRegistered(): boolean {
     const { interests } = this.environment.session.books
     return this.isWaiting && this.ids.every(({ lock }) => interests.get(lock)?.registered === true)
   }
 
-  private missingIntent({ lock }: LockIds): Interest | undefined {
+  missingIntent({ lock }: LockIds): Interest | undefined {
     const interest = this.isWaiting ? this.environment.session.books.interests.get(lock) : undefined
     return interest !== undefined && this.request.mode === "exclusive" && !interest.hasIntent ? interest : undefined
   }
 
-  private won(token: string, codes: ReadonlyArray<bigint>): Answer {
+  won(token: string, codes: ReadonlyArray<bigint>): Answer {
     if (codes.length < this.ids.length || !codes.every((code) => code > 0n)) return busy
     const { environment: { session, wallNow }, ids, request } = this
     const owned = new Owned(token, request, ids, codes, wallNow())
@@ -220,7 +126,7 @@ class PgContention implements Contention {
     return this.grantOf(owned)
   }
 
-  private grantOf({ fences: first, request, token }: Owned): Grant {
+  grantOf({ fences: first, request, token }: Owned): Grant {
     this.hasWon = true
     return new PgGrant(token, request, first, Duration.min(request.ttl, this.environment.longest))
   }
@@ -244,6 +150,121 @@ class PgContention implements Contention {
       for (const { lock } of this.ids) session.books.interests.get(lock)?.waiters.delete(this)
       return session.isOpen() ? withdraw(session, this.ids, this.hasWon) : Effect.sync(() => forget(session, this.ids))
     })
+  }
+}
+
+/** What becomes of one try. */
+abstract class Attempt {
+  isWanted = true
+  /** What it owns already. */
+  protected owned: Owned | undefined = undefined
+
+  constructor(
+    protected readonly of: PgContention,
+    protected readonly token: string,
+    private readonly until: number,
+    private readonly resume: Resume
+  ) {}
+
+  get locks(): ReadonlyArray<string> {
+    return this.of.locks
+  }
+
+  fail(error: DriverError): void {
+    this.resume(Effect.fail(error))
+  }
+
+  /** Whether it has ended without the server. */
+  protected hasEnded(): boolean {
+    if (!this.isWanted) return true
+    const { environment: { session }, ids, isRegistered, request } = this.of
+    const now = session.now()
+    if (now >= this.until) {
+      this.fail(new DriverError({ executed: "no", message: "there was no time left to ask PostgreSQL" }))
+      return true
+    }
+    this.owned = session.books.ownedBy(this.token, ids)
+    if (this.owned !== undefined) return false
+    if (session.quarantine() > 0) {
+      this.fail(quarantined(session.quarantine()))
+      return true
+    }
+    if (!ids.every((one) => session.books.isOpenTo(one, request.mode))) {
+      this.answer(busyHere)
+      return true
+    }
+    // who waits was let in already
+    if (isRegistered || ids.every((one) => session.books.shares(one))) return false
+    const limit = session.fullAt(ids.length)
+    if (limit === undefined) return false
+    this.answer({ _tag: "Full", limit })
+    return true
+  }
+
+  protected settled(codes: ReadonlyArray<bigint>): Tell {
+    const answer = this.owned === undefined ? this.of.won(this.token, codes) : this.of.grantOf(this.owned)
+    return () => this.answer(answer)
+  }
+
+  private answer(value: Answer): void {
+    this.resume(this.of.isCurious(value) ? this.of.named(value) : Effect.succeed(value))
+  }
+}
+
+/** A key by itself goes into a batch with others. */
+class SingleAttempt extends Attempt implements RowsJob {
+  readonly _tag = "Rows"
+  private intent: Interest | undefined = undefined
+
+  rows(): ReadonlyArray<Row> {
+    if (this.hasEnded()) return []
+    const { environment: { session: { books } }, ids: [ids], request } = this.of
+    if (this.owned !== undefined) return [new Row(Action.beat, ids!)]
+    const action = request.mode === "exclusive"
+      ? Action.lock
+      : books.shares(ids!)
+      ? Action.joinShared
+      : Action.lockShared
+    this.intent = this.of.missingIntent(ids!)
+    const row = new Row(action, ids!)
+    return this.intent === undefined ? [row] : [row, new Row(Action.intent, ids!)]
+  }
+
+  settle([code, hasIntent]: ReadonlyArray<bigint>): Tell {
+    if (this.intent !== undefined && hasIntent === BigInt(Code.done)) this.intent.hasIntent = true
+    return this.settled([code!])
+  }
+}
+
+/** Several keys in one statement, all or none. */
+class AttemptAtAll extends Attempt implements StatementJob {
+  readonly _tag = "Statement"
+
+  statement(marker: string): Lone | undefined {
+    if (this.hasEnded()) return undefined
+    if (this.owned !== undefined) return { text: "select 1" }
+    const { environment: { group, session }, ids, request: { mode } } = this.of
+    const isShared = mode === "shared"
+    return {
+      name: `effect_locking_${mode}`,
+      text: group[mode],
+      touches: ids.map((one) => ({ action: isShared ? Action.lockShared : Action.lock, ids: one })),
+      values: [
+        marker,
+        array(this.locks),
+        ...(isShared
+          ? [
+            array(ids.map(({ intent }) => intent[0])),
+            array(ids.map(({ intent }) => intent[1])),
+            array(ids.map((one) => session.books.shares(one)))
+          ]
+          : [])
+      ]
+    }
+  }
+
+  settle(rows: Rows): Tell {
+    return this.settled(rows.map(([code]) => BigInt(code)))
   }
 }
 
@@ -293,7 +314,7 @@ export const register = (session: Session, all: ReadonlyArray<LockIds>): Effect.
           if (isIntent) interest.hasIntent = true
           else interest.registered = true
         })
-        answer()
+        return answer
       },
       fail
     }
@@ -328,7 +349,7 @@ const withdraw = (session: Session, all: ReadonlyArray<LockIds>, hasWon: boolean
       if (rows.length === 0) answer()
       return rows
     },
-    settle: () => answer(),
+    settle: () => answer,
     fail
   }))
 

@@ -24,7 +24,7 @@ import * as fences from "./fences.js"
 import { uniqueName } from "./identity.js"
 import * as listeners from "./listener.js"
 import { lockId, lockIds } from "./pure/lockId.js"
-import { askIfOpen, nobody, type Row, RowsJob } from "./queue.js"
+import { askIfOpen, nobody, type Row } from "./queue.js"
 import * as sessions from "./session.js"
 import * as sql from "./sql.js"
 
@@ -87,9 +87,7 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
     })
     // who holds for long can be asked of it
     const isLong = ({ since }: Owned) => since < wallNow() - longHold
-    yield* Effect.suspend(() =>
-      session.books.owned.values().some(isLong) ? Effect.ignore(listener.opened) : Effect.void
-    ).pipe(
+    yield* Effect.suspend(() => session.books.owned.some(isLong) ? Effect.ignore(listener.opened) : Effect.void).pipe(
       Effect.schedule(Schedule.spaced(longHold)),
       Effect.forkScoped
     )
@@ -110,13 +108,15 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
     ): Effect.Effect<Released | A, DriverError> =>
       // what the session held ended with it
       askIfOpen<Released | A>(session.queue, "gone", (answer, fail) => {
+        const all = keys.map(lockIds)
         let owned: Owned | undefined
         let rows: ReadonlyArray<Row> = []
-        return new RowsJob(
+        return {
+          _tag: "Rows",
           // an attempt of this token that is on its way has its answer first
-          keys.map(lockId),
-          () => {
-            owned = session.books.owned.get(token)
+          locks: all.map(({ lock }) => lock),
+          rows: () => {
+            owned = session.books.ownedBy(token, all)
             if (owned === undefined) answer("gone")
             else if (offered !== undefined && owned.fences[0] !== offered.fences[0]) {
               answer({ ...offered, fences: owned.fences })
@@ -126,19 +126,21 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
             }
             return rows
           },
-          (codes) => {
+          settle: (codes) => {
             if (offered !== undefined && codes[0]! > Code.gone) {
               const { ids, request } = owned!
               session.books.own(new Owned(token, request, ids, codes, wallNow()))
               session.saw(codes[0]!)
-              return answer({ ...offered, fences: codes })
+              return () => answer({ ...offered, fences: codes })
             }
-            // the server tells the others, not its own session
-            for (const { ids } of rows) session.books.wake(ids.lock)
-            answer(releasedOf(codes))
+            return () => {
+              // the server tells the others, not its own session
+              for (const { ids } of rows) session.books.wake(ids.lock)
+              answer(releasedOf(codes))
+            }
           },
           fail
-        )
+        }
       })
 
     const renew = (grants: ReadonlyArray<Grant>): Effect.Effect<ReadonlyArray<Renewal>, DriverError> =>
@@ -146,9 +148,10 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
         const readers = grants.map(({ keys, mode }) => mode === "shared" ? keys.map(lockIds) : [])
         const answers = (codes: ReadonlyArray<bigint>) => {
           let at = 1
-          return grants.map(({ token }, i): Renewal => {
+          return grants.map(({ keys, token }, i): Renewal => {
             const contended = codes.slice(at, at += readers[i]!.length).includes(1n)
-            return session.books.owned.get(token) !== undefined ? { _tag: "Confirmed", contended } : sessionEnded
+            const isOwned = session.books.ownedBy(token, keys.map(lockIds)) !== undefined
+            return isOwned ? { _tag: "Confirmed", contended } : sessionEnded
           })
         }
         return {
@@ -158,7 +161,10 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
             beat,
             ...readers.flatMap((all) => all.map((ids) => ({ action: Action.contended, ids })))
           ],
-          settle: (codes) => answer(answers(codes)),
+          settle: (codes) => {
+            const value = answers(codes)
+            return () => answer(value)
+          },
           fail
         }
       })

@@ -18,27 +18,27 @@ export class Row {
 
 export const nobody: LockIds = { lock: "0", interest: [0, 0], intent: [0, 0] }
 
-/** Rows of a batch. */
-export class RowsJob {
-  readonly _tag = "Rows"
+/** Tells who asked: what `settle` has put into the books is all that the next statement, which goes first, depends on. */
+export type Tell = () => void
 
-  constructor(
-    /** The locks that it is about. */
-    readonly locks: ReadonlyArray<string>,
-    /** Asked for once, at the moment of sending. None: it has its answer already. */
-    readonly rows: () => ReadonlyArray<Row>,
-    readonly settle: (codes: ReadonlyArray<bigint>) => void,
-    readonly fail: (error: DriverError) => void
-  ) {}
+/** Rows of a batch. */
+export interface RowsJob {
+  readonly _tag: "Rows"
+  /** The locks that it is about. */
+  readonly locks: ReadonlyArray<string>
+  /** Asked for once, at the moment of sending. None: it has its answer already. */
+  rows(): ReadonlyArray<Row>
+  settle(codes: ReadonlyArray<bigint>): Tell
+  fail(error: DriverError): void
 }
 
 /** A statement of its own. */
 export interface StatementJob {
   readonly _tag: "Statement"
   /** Asked for once, at the moment of sending. None: it has its answer already. */
-  readonly statement: (marker: string) => Lone | undefined
-  readonly settle: (rows: Rows) => void
-  readonly fail: (error: DriverError) => void
+  statement(marker: string): Lone | undefined
+  settle(rows: Rows): Tell
+  fail(error: DriverError): void
 }
 
 export type Lone = Statement & {
@@ -110,7 +110,7 @@ export const make = (options: {
     statement: Statement,
     all: ReadonlyArray<Job>,
     touched: ReadonlyArray<Row>,
-    settle: (rows: Rows) => void
+    settle: (rows: Rows) => Tell
   ) => {
     sent = all
     queue.sentAt = options.now()
@@ -118,11 +118,12 @@ export const make = (options: {
       if (connection !== current) return
       if (!(rows instanceof Error)) {
         done()
-        isGathering = all.length > 1
-        settle(rows)
+        const tell = settle(rows)
         // those who were answered together ask again together, at the end of the tick
-        isGathering &&= jobs.length < all.length / 2
-        return isGathering ? afterTick(gathered) : pump()
+        isGathering = all.length > 1 && jobs.length < all.length / 2
+        if (isGathering) afterTick(gathered)
+        else pump()
+        return tell()
       }
       // the end of the connection follows, with the same consequences
       if (!isAnswer(rows)) return
@@ -159,7 +160,7 @@ export const make = (options: {
         if (lone === undefined) continue
         const { touches = [], ...statement } = lone
         queue.asked = touches.length
-        send(current, statement, [first], touches, first.settle)
+        send(current, statement, [first], touches, (answer) => first.settle(answer))
         continue
       }
       const batch: Array<RowsJob> = []
@@ -187,11 +188,15 @@ export const make = (options: {
         const codes = answers.map(([code]) => BigInt(code as string))
         if (codes.includes(BigInt(Code.notOurs))) {
           options.onForeign()
-          for (const job of batch) job.fail(failure("no", "the session with PostgreSQL ended"))
-          return
+          return () => {
+            for (const job of batch) job.fail(failure("no", "the session with PostgreSQL ended"))
+          }
         }
         let at = 0
-        batch.forEach((job, i) => job.settle(codes.slice(at, at += sizes[i]!)))
+        const tells = batch.map((job, i) => job.settle(codes.slice(at, at += sizes[i]!)))
+        return () => {
+          for (const tell of tells) tell()
+        }
       })
     }
   }

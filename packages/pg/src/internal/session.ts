@@ -206,7 +206,7 @@ export const make = (
       _tag: "Rows",
       locks: [],
       rows: () => [{ action: sql.Action.beat, ids: queues.nobody }],
-      settle: () => {},
+      settle: () => () => {},
       fail: () => {}
     }
 
@@ -215,6 +215,7 @@ export const make = (
       statement: () => ({ text: sql.lockCount }),
       settle: ([row]) => {
         count = { locks: row![0], at: now() }
+        return () => {}
       },
       fail: () => {}
     }
@@ -237,10 +238,10 @@ export const make = (
       run: (statement) =>
         Effect.zipRight(
           opened,
-          queues.ask<connections.Rows>(queue, (settle, fail) => ({
+          queues.ask<connections.Rows>(queue, (answer, fail) => ({
             _tag: "Statement",
             statement: () => statement,
-            settle,
+            settle: (rows) => () => answer(rows),
             fail
           }))
         ),
