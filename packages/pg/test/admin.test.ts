@@ -92,6 +92,41 @@ layer(layerServer(18), { excludeTestServices: true, timeout: 60_000 })("operatin
       assert.deepStrictEqual(yield* two.forceRelease("k"), { holders: [], others: [] })
     }))
 
+  it.scoped("R10.3 forceRelease meets an offer to the next one here: nobody goes on with what was revoked", () =>
+    Effect.gen(function*() {
+      const { query, url } = yield* database
+      // each lease is offered to the next one, under a ttl that nothing else ends
+      const one = yield* node(url(), { session: "one", maxHandovers: 0, ttl: "1 hour" })
+      const two = yield* node(url())
+      const gate = yield* Deferred.make<void>()
+      const holder = yield* Effect.fork(one.withLock(Deferred.await(gate), "k"))
+      while ((yield* two.inspect("k"))[0]?.fence === undefined) yield* Effect.sleep(50)
+      let inside = false
+      const body = Effect.zipRight(Effect.sync(() => inside = true), Effect.sleep(2000))
+      const heir = yield* Effect.fork(
+        one.withLock(Effect.ensuring(body, Effect.sync(() => inside = false)), "k", { waitTimeout: "1 minute" })
+      )
+      const [backend] = yield* query<{ pid: number }>(
+        "select pid from pg_locks where locktype = 'advisory' and granted and objsubid = 1"
+      )
+      // one statement is on its way, and the offer behind it
+      yield* Effect.acquireUseRelease(
+        Effect.sync(() => process.kill(backend!.pid, "SIGSTOP")),
+        () =>
+          Effect.gen(function*() {
+            yield* Effect.fork(one.withLock(Effect.void, "other"))
+            yield* Deferred.succeed(gate, undefined)
+            yield* Effect.fork(Effect.exit(two.forceRelease("k")))
+            // no more than enough for the question to arrive: where it does not, the lease is revoked a moment later
+            yield* Effect.sleep(300)
+          }),
+        () => Effect.sync(() => process.kill(backend!.pid, "SIGCONT"))
+      )
+      yield* Fiber.join(holder)
+      yield* two.withLock(Effect.sync(() => assert.isFalse(inside)), "k")
+      yield* Fiber.await(heir)
+    }))
+
   it.scoped("R10.3 forceRelease: who does not answer keeps it, unless hard ends its session and all it holds", () =>
     Effect.gen(function*() {
       const { query, url } = yield* database

@@ -46,9 +46,9 @@ export const driver = (
   })
 
 /** A process at a server, with the engine. */
-export const node = (url: string, options: LockingOptions = {}, clientOptions: RedisOptions = {}) =>
+export const node = (url: string, options: LockingOptions = {}, clientOptions: RedisOptions = {}, major: Major = 5) =>
   Effect.flatMap(
-    Effect.flatMap(client(url, clientOptions), (client) => RedisLocking.driver({ client })),
+    Effect.flatMap(client(url, clientOptions, major), (client) => RedisLocking.driver({ client })),
     (driver) => Locking.make(driver, { namespace: "test", ...options })
   )
 
