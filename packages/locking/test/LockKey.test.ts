@@ -59,6 +59,25 @@ describe("LockKey", () => {
   })
 
   describe("R4.2 platform keys", () => {
+    it("R4.3 a key that was asked for before is the same one, and never another tenant's or layer's", () => {
+      const other = { ...settings, namespace: "other" }
+      const names = Array.from({ length: 3000 }, (_, i) => `k${i}`)
+      const idsOf = (layer: typeof settings, tenant: string | undefined) =>
+        names.map((name) => accept(resolveKey(name, layer, tenant)).id)
+      const all = () => [
+        ...idsOf(settings, undefined),
+        ...idsOf(settings, "acme"),
+        ...idsOf(settings, "k1"),
+        ...idsOf(other, "acme")
+      ]
+      const ids = all()
+      assert.strictEqual(new Set(ids).size, 12_000)
+      assert.deepStrictEqual(all(), ids)
+      assert.strictEqual(resolveKey("k0", settings, "acme"), resolveKey("k0", settings, "acme"))
+      // a layer that asks for a tenant does so again
+      refuse(resolveKey("k0", { ...settings, tenancy: "required" }, undefined))
+    })
+
     it("are the same inside and outside of a tenant, and never a tenant's", () => {
       const outside = accept(resolveKey(LockKey.platform("orders"), settings, undefined))
       const inside = accept(resolveKey(LockKey.platform("orders"), settings, "acme"))

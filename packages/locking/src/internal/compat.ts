@@ -100,9 +100,11 @@ export const untracedForker: Effect.Effect<Fork> = Effect.map(
 /** An effect of a kind of our own. */
 export const EffectClass = Effectable.Class
 
+const toExit = { onLeft: Exit.die, onRight: Exit.succeed }
+
 /** What a plain function returns or throws. */
 export const attempt = <A>(run: () => A): Exit.Exit<A> =>
-  Either.match(Either.try({ try: run, catch: (defect) => defect }), { onLeft: Exit.die, onRight: Exit.succeed })
+  Either.match(Either.try({ try: run, catch: (defect) => defect }), toExit) as Exit.Exit<A>
 
 /** Whether an effect has ended before it began. */
 export const isExit = Exit.isExit as <A, E>(effect: Effect.Effect<A, E>) => effect is Exit.Exit<A, E>

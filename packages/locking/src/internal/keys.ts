@@ -56,12 +56,45 @@ const issuesOf = (
   return issues
 }
 
+/** By tenant and name. */
+type Known = Map<string | undefined, Map<string, LockKey.ResolvedKey>>
+
+/**
+ * Programs ask for the same keys again and again. To check a key is cheap, but an id that is made anew has to be hashed
+ * anew wherever it is looked up.
+ */
+const known = new WeakMap<KeySettings, { keys: Known; size: number }>()
+const mostKnown = 2048
+
+const remember = (settings: KeySettings, name: string, key: LockKey.ResolvedKey): LockKey.ResolvedKey => {
+  let all = known.get(settings)
+  if (all === undefined || all.size === mostKnown) known.set(settings, all = { keys: new Map(), size: 0 })
+  let ofTenant = all.keys.get(key.tenant)
+  if (ofTenant === undefined) all.keys.set(key.tenant, ofTenant = new Map())
+  ofTenant.set(name, key)
+  all.size++
+  return key
+}
+
 /** The key that a caller names, for the tenant in context. On the path of every call. */
 export const resolveKey = (
   input: LockKey.Input,
   settings: KeySettings,
   tenant: string | undefined,
   path = "key"
+): LockKey.ResolvedKey | InvalidKey => {
+  if (typeof input !== "string") return resolve(input, settings, tenant, path)
+  const found = known.get(settings)?.keys.get(tenant)?.get(input)
+  if (found !== undefined) return found
+  const key = resolve(input, settings, tenant, path)
+  return key instanceof InvalidKey ? key : remember(settings, input, key)
+}
+
+const resolve = (
+  input: LockKey.Input,
+  settings: KeySettings,
+  tenant: string | undefined,
+  path: string
 ): LockKey.ResolvedKey | InvalidKey => {
   const key = typeof input === "string" ? input : isLockKey(input) ? input.name : undefined
   const isPlatform = typeof input !== "string" && key !== undefined && input.scope === "platform"

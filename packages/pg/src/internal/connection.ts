@@ -14,6 +14,8 @@ export interface Connection {
   readonly send: (statement: Statement, onAnswer: (rows: Rows | Error) => void) => void
   /** At once, without a word to the server. */
   readonly destroy: () => void
+  /** Ends once the server has let go of the session, or after this many milliseconds. */
+  readonly close: (limit: number) => Effect.Effect<void>
   readonly isOver: () => boolean
 }
 
@@ -112,6 +114,16 @@ const connect = (client: Pg.Client, handlers: Handlers): Effect.Effect<Connectio
         isOver = true
         streamOf(client).destroy()
       },
+      close: (limit) =>
+        promptly(
+          Effect.async((resume) => {
+            if (isOver) return resume(Effect.void)
+            client.once("end", () => resume(Effect.void))
+            void client.end()
+          }),
+          connection.destroy,
+          limit
+        ),
       isOver: () => isOver
     }
     // an error without a listener ends the process; "end" follows when the connection is unusable

@@ -46,7 +46,8 @@ export const unlessPooled = (
             second.value.destroy,
             patience
           )),
-          Effect.sync(second.value.destroy)
+          // the server must not count it beside the connection for wake-ups
+          second.value.close(patience)
         )
     )
   )

@@ -51,6 +51,8 @@ export type Job = RowsJob | StatementJob
 /** A grant must not be sent in two pieces, of which the second may be lost on the way: fewer bytes than a segment has. */
 const mostRows = 60
 
+const notOurs = BigInt(Code.notOurs)
+
 /** Fewer jobs are not worth two statements. */
 const fewestApart = 16
 
@@ -186,7 +188,7 @@ export const make = (options: {
       if (rows.length === 0) continue
       send(current, toStatement(options.batch, marker, rows), batch, rows, (answers) => {
         const codes = answers.map(([code]) => BigInt(code as string))
-        if (codes.includes(BigInt(Code.notOurs))) {
+        if (codes.includes(notOurs)) {
           options.onForeign()
           return () => {
             for (const job of batch) job.fail(failure("no", "the session with PostgreSQL ended"))
