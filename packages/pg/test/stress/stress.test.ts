@@ -16,12 +16,14 @@ const watchSessions = (server: PostgresServer.Postgres) =>
   Effect.gen(function*() {
     const most = { ofOne: 0, ofAll: 0 }
     const count = Effect.map(
-      server.query<{ readonly name: string; readonly n: number }>(
+      server.query<{ readonly name: string | null; readonly n: number }>(
         `select substring(application_name from 'stress-[0-9]+') as name, count(*)::int as n from pg_stat_activity
  where backend_type = 'client backend' and pid <> pg_backend_pid() group by 1`
       ),
       (rows) => {
-        most.ofOne = Math.max(most.ofOne, ...rows.map(({ n }) => n))
+        // a connection has its name a moment after it was made; until then it counts with those of all
+        const ofOne = rows.filter(({ name }) => name !== null).map(({ n }) => n)
+        most.ofOne = Math.max(most.ofOne, ...ofOne)
         most.ofAll = Math.max(most.ofAll, rows.reduce((sum, { n }) => sum + n, 0))
       }
     )
