@@ -64,20 +64,20 @@ export const run = <A, E, R>(
       const judged = judge(exit, hold, caller)
       return hasChanges(fiber!, begunWith!) ? Effect.as(inheritFrom(fiber!, caller), judged) : Effect.succeed(judged)
     }
-    const begun = (begun: RuntimeFiber<A, E>) => {
-      const exit = begun.unsafePoll()
+    const follow = (started: RuntimeFiber<A, E>) => {
+      const exit = started.unsafePoll()
       if (exit !== null) return leave(exit)
-      fiber = begun
+      fiber = started
       // what came before it was known
       if (isOver()) interrupt()
-      return Effect.flatMap(end(begun, caller, restore), leave)
+      return Effect.flatMap(end(started, caller, restore), leave)
     }
     if (hold.state === "lost") sometimes("lost before the body started")
     hold.sections.push(interrupt)
     return givesInterruption(restore)
-      ? begun(start(section, context as Context.Context<R>, !isOver(), (state) => begunWith = state))
+      ? follow(start(section, context as Context.Context<R>, !isOver(), (state) => begunWith = state))
       // a child is told of an interrupt that its parent may not act on yet
-      : Effect.flatMap(fork(Effect.zipRight(setContext(context), section)), begun)
+      : Effect.flatMap(fork(Effect.zipRight(setContext(context), section)), follow)
   })
 
 /** The end of a fiber, which an interrupt of its caller only hastens. */
