@@ -218,7 +218,8 @@ describe("connections that are lost", () => {
         })
         const storm = yield* Effect.fork(Effect.forever(
           Effect.zipRight(
-            Effect.ignore(server.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")),
+            // one that goes on after the storm would meet who looks at the server
+            Effect.uninterruptible(Effect.ignore(server.command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"))),
             Effect.sleep(100)
           )
         ))
