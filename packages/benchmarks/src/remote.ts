@@ -5,6 +5,7 @@
 import type { LockDriver, LockKey } from "effect-locking"
 import type { Locking } from "effect-locking/Locking"
 import * as Cause from "effect/Cause"
+import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -87,24 +88,22 @@ export const stepsAtOnce = (turns: number, steps: ReadonlyArray<Step>) => () =>
 
 /** The time of one turn while so many wait for the same key, from the release that they wait for. */
 export const queued = (locking: Locking, waiters: number) => async (): Promise<Time> => {
-  const { callers, gate } = await Effect.runPromise(Effect.gen(function*() {
+  const { all, gate } = await Effect.runPromise(Effect.gen(function*() {
     const gate = yield* Scope.make()
     yield* Scope.extend(locking.acquire("k"), gate)
+    const all = yield* Deferred.make<void>()
     let waiting = 0
+    let served = 0
     const wait = Effect.suspend(() => {
       waiting++
       return locking.withLock(Effect.void, "k", { waitTimeout: Number.POSITIVE_INFINITY })
     })
-    const callers = yield* Effect.forEach(range(waiters), () => Effect.forkDaemon(wait))
+    // to await each of them would cost as much as a part of a lock
+    const serve = Effect.flatMap(wait, () => ++served === waiters ? Deferred.succeed(all, undefined) : Effect.void)
+    yield* Effect.forEach(range(waiters), () => Effect.forkDaemon(serve), { discard: true })
     // to wait in idleness would leave caches cold, which the plain client's are not
     while (waiting < waiters) yield* Effect.yieldNow()
-    return { callers, gate }
+    return { all, gate }
   }))
-  return timed(waiters, () =>
-    Effect.runPromise(
-      Effect.zipRight(
-        Scope.close(gate, Exit.void),
-        Effect.forEach(callers, (caller) => caller.await, { discard: true })
-      )
-    ))()
+  return timed(waiters, () => Effect.runPromise(Effect.zipRight(Scope.close(gate, Exit.void), Deferred.await(all))))()
 }
