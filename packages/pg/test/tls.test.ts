@@ -26,8 +26,8 @@ const layerTls = Layer.scoped(
 )
 
 layer(layerTls, { excludeTestServices: true, timeout: 60_000 })("TLS", (it) => {
-  const verified = `sslmode=verify-full&sslrootcert=${fixture("certificate.pem")}`
-  const secure = (url: string) => `${url}${url.includes("?") ? "&" : "?"}${verified}`
+  const verifying = (url: string) => `${url}${url.includes("?") ? "&" : "?"}sslmode=verify-full`
+  const secure = (url: string) => `${verifying(url)}&sslrootcert=${fixture("certificate.pem")}`
 
   it.scoped("R8.2 grants, hand-over, wake-ups and batches over TLS, on each connection of the library's own", () =>
     Effect.gen(function*() {
@@ -62,7 +62,7 @@ layer(layerTls, { excludeTestServices: true, timeout: 60_000 })("TLS", (it) => {
   it.scoped("R8.2 a server whose certificate is not trusted is refused when the layer is built", () =>
     Effect.gen(function*() {
       const { url } = yield* database
-      const error = yield* Effect.flip(node(`${url()}${url().includes("?") ? "&" : "?"}sslmode=verify-full`))
+      const error = yield* Effect.flip(node(verifying(url())))
       assert.strictEqual(error._tag, "ProviderFailed")
       assert.match(String((error as { readonly cause?: unknown }).cause), /certificate/)
     }))

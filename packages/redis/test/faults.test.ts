@@ -6,7 +6,6 @@ import type * as RedisServer from "@effect-locking/testing/RedisServer"
 import * as TcpProxy from "@effect-locking/testing/TcpProxy"
 import { assert, describe, it } from "@effect/vitest"
 import { Deferred, Duration, Effect, Exit, Fiber, Option, type Scope, Stream } from "effect"
-import type { Locking } from "effect-locking/Locking"
 import type { LockingOptions } from "effect-locking/LockOptions"
 import { recordOf } from "../src/internal/records.js"
 import * as kit from "./kit.js"
@@ -38,22 +37,6 @@ const holders = (server: RedisServer.RedisServer, name: string) =>
 
 const isFree = (server: RedisServer.RedisServer, name: string) =>
   Effect.map(holders(server, name), (found) => found.length === 0)
-
-/** A section that says that it has begun, and ends when it is told to. */
-const section = Effect.gen(function*() {
-  const begun = yield* Deferred.make<void>()
-  const end = yield* Deferred.make<void>()
-  return { begun, end, run: Effect.zipRight(Deferred.succeed(begun, undefined), Deferred.await(end)) }
-})
-
-/** Somebody holds it, until told otherwise. */
-const hold = (locking: Locking, name: string, options = {}) =>
-  Effect.gen(function*() {
-    const { begun, end, run } = yield* section
-    const fiber = yield* Effect.fork(locking.withLock(run, name, options))
-    yield* Effect.raceFirst(Deferred.await(begun), Fiber.join(fiber))
-    return { fiber, end: Deferred.succeed(end, undefined) }
-  })
 
 const timed = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
   Effect.map(Effect.timed(effect), ([duration, value]) => [Duration.toMillis(duration), value] as const)
@@ -98,7 +81,7 @@ describe("replies that are lost", () => {
     Effect.gen(function*() {
       const { far, near, proxy, server } = yield* world({ ttl: "1 minute" })
       yield* far.withLock(Effect.void, "warm")
-      const { end, fiber } = yield* hold(far, "given back")
+      const { end, fiber } = yield* kit.hold(far, "given back")
       const lost = yield* proxy.dropNextReply({ who: scripts })
       yield* end
       yield* Fiber.join(fiber)
@@ -111,7 +94,7 @@ describe("replies that are lost", () => {
     Effect.gen(function*() {
       const { far, near, proxy } = yield* world({ ttl: "1 minute" })
       yield* far.withLock(Effect.void, "warm")
-      const { end, fiber } = yield* hold(far, "repeated")
+      const { end, fiber } = yield* kit.hold(far, "repeated")
       const lost = yield* proxy.dropNextRequest({ who: scripts })
       yield* end
       yield* Fiber.join(fiber)
@@ -122,7 +105,7 @@ describe("replies that are lost", () => {
   it_("a renewal whose reply was lost is repeated in time", () =>
     Effect.gen(function*() {
       const { far, proxy } = yield* world({ ttl: "1500 millis" })
-      const { end, fiber } = yield* hold(far, "renewed")
+      const { end, fiber } = yield* kit.hold(far, "renewed")
       yield* yield* proxy.dropNextReply({ who: scripts })
       yield* Effect.sleep("2 seconds")
       yield* end
@@ -135,7 +118,7 @@ describe("connections that are lost", () => {
     Effect.gen(function*() {
       // polls that would hide it are far away
       const { far, near, proxy, server } = yield* world({ ttl: "30 seconds", pollInterval: "1 minute" })
-      const { end, fiber } = yield* hold(near, "early")
+      const { end, fiber } = yield* kit.hold(near, "early")
       yield* proxy.delay(500, { who: wakeups })
       const waiter = yield* Effect.fork(timed(far.withLock(Effect.void, "early", { waitTimeout: "20 seconds" })))
       yield* kit.eventually(
@@ -150,7 +133,7 @@ describe("connections that are lost", () => {
   it_("B22 waiters go on when the channel dies: within the poll, and by push again", () =>
     Effect.gen(function*() {
       const { far, near, proxy, server } = yield* world({ ttl: "30 seconds" })
-      const { end, fiber } = yield* hold(near, "channel")
+      const { end, fiber } = yield* kit.hold(near, "channel")
       const waiters = yield* Effect.fork(
         Effect.all(
           Array.from({ length: 3 }, () => far.withLock(Effect.void, "channel", { waitTimeout: "20 seconds" })),
@@ -171,7 +154,7 @@ describe("connections that are lost", () => {
     () =>
       Effect.gen(function*() {
         const { far, proxy } = yield* world({ ttl: "10 seconds" })
-        const { end, fiber } = yield* hold(far, "dead link")
+        const { end, fiber } = yield* kit.hold(far, "dead link")
         const [old] = (yield* proxy.connections).filter(scripts)
         yield* proxy.blackHole({ who: TcpProxy.nth(old!.index) })
         yield* kit.eventually(
@@ -189,7 +172,7 @@ describe("connections that are lost", () => {
     () =>
       Effect.gen(function*() {
         const { far, near, proxy, server } = yield* world({ ttl: "1 second" })
-        const { fiber } = yield* hold(far, "partition")
+        const { fiber } = yield* kit.hold(far, "partition")
         yield* proxy.blackHole()
         const [millis, exit] = yield* timed(Fiber.await(fiber))
         assert.strictEqual(codeOf(exit), "LEASE_LOST")
@@ -286,7 +269,7 @@ describe("servers that are lost", () => {
       Effect.gen(function*() {
         const { near, server } = yield* world({ ttl: "3 seconds" })
         const before = yield* near.useLock("forgotten", (lease) => Effect.succeed(lease.fence))
-        const { fiber } = yield* hold(near, "forgotten")
+        const { fiber } = yield* kit.hold(near, "forgotten")
         yield* server.kill
         yield* server.start
         assert.strictEqual(codeOf(yield* Fiber.await(fiber)), "LEASE_LOST")
@@ -299,7 +282,7 @@ describe("servers that are lost", () => {
     Effect.gen(function*() {
       const server = yield* kit.durableServer
       const locking = yield* kit.node(server.url(), { ttl: "5 seconds" })
-      const { end, fiber } = yield* hold(locking, "kept")
+      const { end, fiber } = yield* kit.hold(locking, "kept")
       yield* server.kill
       yield* server.start
       assert.isFalse(yield* isFree(server, "kept"))
@@ -312,7 +295,7 @@ describe("servers that are lost", () => {
   it_("FLUSHALL and a DEL by hand are noticed by the next renewal", () =>
     Effect.gen(function*() {
       const { near, server } = yield* world({ ttl: "1500 millis" })
-      const { fiber } = yield* hold(near, "flushed")
+      const { fiber } = yield* kit.hold(near, "flushed")
       yield* server.command("FLUSHALL")
       const [millis, exit] = yield* timed(Fiber.await(fiber))
       assert.strictEqual(codeOf(exit), "LEASE_LOST")
@@ -322,7 +305,7 @@ describe("servers that are lost", () => {
   it_("a server without memory refuses new locks, and keeps and ends the old ones", () =>
     Effect.gen(function*() {
       const { near, server } = yield* world({ ttl: "1 second" })
-      const { end, fiber } = yield* hold(near, "kept")
+      const { end, fiber } = yield* kit.hold(near, "kept")
       yield* server.command("CONFIG", "SET", "maxmemory", "1")
       const exit = yield* Effect.exit(near.withLock(Effect.void, "refused", { waitTimeout: 200 }))
       assert.strictEqual(codeOf(exit), "PROVIDER_FAILED")
@@ -366,7 +349,7 @@ describe("servers that are lost", () => {
   it_("B28 waiters of a server that refuses do not hammer it", () =>
     Effect.gen(function*() {
       const { far, near, server } = yield* world()
-      const { end, fiber } = yield* hold(near, "read-only")
+      const { end, fiber } = yield* kit.hold(near, "read-only")
       const waiters = yield* Effect.fork(
         Effect.forEach(
           [far, near, far, near],
@@ -460,7 +443,7 @@ describe("leases", () => {
       Effect.gen(function*() {
         const { far, near, proxy, server } = yield* world({ ttl: "2 seconds" })
         yield* proxy.delay(150)
-        const { end, fiber } = yield* hold(near, "counted")
+        const { end, fiber } = yield* kit.hold(near, "counted")
         const waiter = yield* Effect.fork(far.useLock("counted", { waitTimeout: "20 seconds" }, (lease) =>
           Effect.gen(function*() {
             const remaining = Duration.toMillis(yield* lease.remaining)
@@ -484,7 +467,7 @@ describe("leases", () => {
   it_("R10.3 the holder of a lock that is taken from it learns it at once", () =>
     Effect.gen(function*() {
       const { far, near } = yield* world({ ttl: "1 minute" })
-      const { fiber } = yield* hold(far, "deposed")
+      const { fiber } = yield* kit.hold(far, "deposed")
       const { holders } = yield* near.forceRelease("deposed")
       assert.lengthOf(holders, 1)
       const [millis, exit] = yield* timed(Fiber.await(fiber))
@@ -512,7 +495,7 @@ describe("leases", () => {
   it_("R1.4 a single attempt never waits", () =>
     Effect.gen(function*() {
       const { far, near } = yield* world()
-      const { end, fiber } = yield* hold(near, "busy")
+      const { end, fiber } = yield* kit.hold(near, "busy")
       assert.isTrue(Option.isNone(yield* far.withLockIfAvailable(Effect.void, "busy")))
       yield* end
       yield* Fiber.join(fiber)

@@ -4,7 +4,7 @@
 import * as RedisServer from "@effect-locking/testing/RedisServer"
 import { assert } from "@effect/vitest"
 import type { Scope } from "effect"
-import { Duration, Effect } from "effect"
+import { Deferred, Duration, Effect, Fiber } from "effect"
 import type { Contention, Grant, LockDriver, LockMode, LockRequest, Permits } from "effect-locking/LockDriver"
 import * as Locking from "effect-locking/Locking"
 import type { ResolvedKey } from "effect-locking/LockKey"
@@ -51,6 +51,22 @@ export const node = (url: string, options: LockingOptions = {}, clientOptions: R
     Effect.flatMap(client(url, clientOptions, major), (client) => RedisLocking.driver({ client })),
     (driver) => Locking.make(driver, { namespace: "test", ...options })
   )
+
+/** A section that says that it has begun, and ends when it is told to. */
+const section = Effect.gen(function*() {
+  const begun = yield* Deferred.make<void>()
+  const end = yield* Deferred.make<void>()
+  return { begun, end, run: Effect.zipRight(Deferred.succeed(begun, undefined), Deferred.await(end)) }
+})
+
+/** Somebody holds it, until told otherwise. */
+export const hold = (locking: Locking.Locking, name: string, options = {}) =>
+  Effect.gen(function*() {
+    const { begun, end, run } = yield* section
+    const fiber = yield* Effect.fork(locking.withLock(run, name, options))
+    yield* Effect.raceFirst(Deferred.await(begun), Fiber.join(fiber))
+    return { fiber, end: Deferred.succeed(end, undefined) }
+  })
 
 export const key = (name: string, namespace = "test"): ResolvedKey => ({
   namespace,

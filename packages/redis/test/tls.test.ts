@@ -1,34 +1,18 @@
 import * as RedisServer from "@effect-locking/testing/RedisServer"
 import { assert, describe, it } from "@effect/vitest"
-import { Deferred, Effect, Fiber } from "effect"
+import { Effect, Fiber } from "effect"
 import * as fs from "node:fs"
-import * as net from "node:net"
 import * as path from "node:path"
 import { recordOf } from "../src/internal/records.js"
 import * as kit from "./kit.js"
 
 const fixture = (name: string) => path.join(import.meta.dirname, "../../testing/test/fixtures/tls", name)
 
-const freePort = Effect.async<number>((resume) => {
-  const probe = net.createServer().listen(0, "127.0.0.1", () => {
-    const { port } = probe.address() as net.AddressInfo
-    probe.close(() => resume(Effect.succeed(port)))
-  })
-})
-
-/** A server that speaks TLS, under a certificate of the tests' own, beside its plain port. */
-const world = Effect.gen(function*() {
-  const port = yield* freePort
-  const server = yield* RedisServer.make({
-    settings: {
-      "tls-port": String(port),
-      "tls-cert-file": fixture("certificate.pem"),
-      "tls-key-file": fixture("key.pem"),
-      "tls-auth-clients": "no"
-    }
-  })
-  return { server, url: `rediss://127.0.0.1:${port}` }
-})
+/** A server that speaks TLS under a certificate of the tests' own, beside its plain port. */
+const world = Effect.map(
+  RedisServer.make({ tls: { certificate: fixture("certificate.pem"), key: fixture("key.pem") } }),
+  (server) => ({ server, url: `rediss://127.0.0.1:${server.tlsPort}` })
+)
 
 const tls = { ca: fs.readFileSync(fixture("certificate.pem")) }
 
@@ -41,12 +25,7 @@ describe("TLS", () => {
           const { server, url } = yield* world
           const one = yield* kit.node(url, {}, { tls }, major)
           const two = yield* kit.node(url, {}, { tls }, major)
-          const entered = yield* Deferred.make<void>()
-          const end = yield* Deferred.make<void>()
-          const holder = yield* Effect.fork(
-            one.withLock(Effect.zipRight(Deferred.succeed(entered, undefined), Deferred.await(end)), "k")
-          )
-          yield* Deferred.await(entered)
+          const { end, fiber } = yield* kit.hold(one, "k")
           const waiter = yield* Effect.fork(two.withLock(Effect.succeed("entered"), "k", { waitTimeout: "10 seconds" }))
           // the server has heard of who waits
           const waiting = Effect.map(
@@ -54,8 +33,8 @@ describe("TLS", () => {
             (channels: ReadonlyArray<string>) => channels.includes(recordOf("", kit.key("k")))
           )
           while (!(yield* waiting)) yield* Effect.sleep(20)
-          yield* Deferred.succeed(end, undefined)
-          yield* Fiber.join(holder)
+          yield* end
+          yield* Fiber.join(fiber)
           assert.strictEqual(yield* Fiber.join(waiter), "entered")
           let inside = 0
           yield* Effect.forEach(

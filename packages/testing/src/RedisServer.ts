@@ -62,6 +62,8 @@ export interface RedisServer extends Redis {
    * the option `movableClock`.
    */
   readonly moveClock: (millis: number) => Effect.Effect<void, KitError>
+  /** Where it speaks TLS, with the option `tls`. */
+  readonly tlsPort: number | undefined
   /** What the server has logged. */
   readonly log: Effect.Effect<string>
   readonly folder: string
@@ -78,6 +80,8 @@ export interface Options {
   readonly file?: ReadonlyArray<string> | undefined
   /** Watches over others instead of keeping data. */
   readonly sentinel?: boolean | undefined
+  /** Speaks TLS as well, on a port of its own. Files in PEM. */
+  readonly tls?: { readonly certificate: string; readonly key: string } | undefined
   /** Variables of its environment. */
   readonly env?: Readonly<Record<string, string>> | undefined
   /**
@@ -168,10 +172,17 @@ export const make = (options: Options = {}): Effect.Effect<RedisServer, KitError
     const log = path.join(folder, "log")
     const file = path.join(folder, "redis.conf")
     const port = yield* options.settings?.["cluster-enabled"] === "yes" ? freePortOfNode : freePort
+    const tlsPort = options.tls === undefined ? undefined : yield* freePort
     yield* attempt("write the settings", () => fs.writeFileSync(file, `${(options.file ?? []).join("\n")}\n`))
     const settings = Object.entries({
       ...defaults,
       ...options.settings,
+      ...options.tls !== undefined && {
+        "tls-port": String(tlsPort),
+        "tls-cert-file": options.tls.certificate,
+        "tls-key-file": options.tls.key,
+        "tls-auth-clients": "no"
+      },
       port: String(port),
       dir: folder,
       logfile: log
@@ -271,6 +282,7 @@ export const make = (options: Options = {}): Effect.Effect<RedisServer, KitError
           reason: "the server was started with the machine's",
           fix: "start it with the option `movableClock`"
         })),
+      tlsPort,
       log: logged,
       folder
     }
