@@ -8,7 +8,7 @@
  * @since 0.1.0
  */
 import * as Locking from "effect-locking/Locking"
-import * as Array from "effect/Array"
+import * as Arr from "effect/Array"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Layer from "effect/Layer"
@@ -118,7 +118,7 @@ export const work = <E>(layerOf: (task: Task) => Layer.Layer<Locking.Locking, E>
   const program = Effect.gen(function*() {
     const inbox = yield* Worker.inbox
     let isOver = false
-    let unwritten: globalThis.Array<Turn> = []
+    let unwritten: Array<Turn> = []
 
     const turn = (key: string) =>
       Effect.suspend(() => {
@@ -146,7 +146,7 @@ export const work = <E>(layerOf: (task: Task) => Layer.Layer<Locking.Locking, E>
     yield* Queue.take(inbox)
     yield* Effect.forkScoped(Effect.forever(Effect.delay(write, 100)))
     yield* Effect.forkScoped(Effect.zipRight(Queue.take(inbox), Effect.sync(() => isOver = true)))
-    yield* Effect.forEach(Array.makeBy(callers, (i) => i), caller, {
+    yield* Effect.forEach(Arr.makeBy(callers, (i) => i), caller, {
       concurrency: "unbounded",
       discard: true
     })
@@ -188,7 +188,7 @@ export const run = (worker: URL | string, load: Load): Effect.Effect<Verdict, Ki
   Effect.gen(function*() {
     const { callers = 200, keys = 20, processes = 4, store } = load
     const duration = Duration.decode(load.duration ?? "4 seconds")
-    const names = Array.makeBy(processes, (i) => `stress-${i}`)
+    const names = Arr.makeBy(processes, (i) => `stress-${i}`)
     const workers = yield* Effect.forEach(names, (name) =>
       Worker.spawn(worker, {
         args: [JSON.stringify({ store, name, callers, keys } satisfies Task)],
@@ -226,7 +226,7 @@ export const run = (worker: URL | string, load: Load): Effect.Effect<Verdict, Ki
 
 const longestStall = (stories: ReadonlyArray<Story>): number => {
   let longest = 0
-  for (const turns of Object.values(Array.groupBy(stories.flatMap(({ turns }) => turns), ([key]) => key))) {
+  for (const turns of Object.values(Arr.groupBy(stories.flatMap(({ turns }) => turns), ([key]) => key))) {
     let freeAt = 0
     for (const [, , asked, from, until] of turns.toSorted((a, b) => a[3] - b[3])) {
       longest = Math.max(longest, from - Math.max(freeAt, asked))
@@ -240,7 +240,7 @@ const second = 1_000_000
 
 /** Not in the first second, in which they warm up. */
 const shares = (stories: ReadonlyArray<Story>, start: number, stop: number): ReadonlyArray<number> => {
-  const found: globalThis.Array<number> = []
+  const found: Array<number> = []
   for (let from = start + second; from + second <= stop; from += second) {
     const isIn = (time: number) => time >= from && time < from + second
     if (!stories.every(({ signs }) => signs.filter(isIn).length >= 5)) continue
@@ -267,7 +267,7 @@ const windowsOf = (stories: ReadonlyArray<Story>): ReadonlyArray<History.Window>
 
 /** To the judge, windows of one fence are one window. */
 const sharedFences = (windows: ReadonlyArray<History.Window>): ReadonlyArray<OverlapOracle.Violation> =>
-  Object.values(Array.groupBy(windows, ({ fence, key }) => `${key} ${fence}`)).flatMap((same) => {
+  Object.values(Arr.groupBy(windows, ({ fence, key }) => `${key} ${fence}`)).flatMap((same) => {
     const [{ fence, key }] = same
     return same.length === 1
       ? []

@@ -19,7 +19,8 @@ import { keyHash, logNow } from "./report.js"
 
 /**
  * Ends a hold, after everything that ran under it has ended. Answers whether this call gave it up. Cannot fail, and
- * takes no longer than one attempt, whatever the store does; what it could not give back goes on in the background.
+ * takes no longer than one attempt, whatever the store does; what it could not give back goes on in the background. To be
+ * run in an uninterruptible region.
  */
 export const end = (hold: Hold): Effect.Effect<boolean> =>
   Effect.suspend(() => {

@@ -145,12 +145,13 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
 
     const renew = (grants: ReadonlyArray<Grant>): Effect.Effect<ReadonlyArray<Renewal>, DriverError> =>
       askIfOpen<ReadonlyArray<Renewal>>(session.queue, grants.map(() => sessionEnded), (answer, fail) => {
-        const readers = grants.map(({ keys, mode }) => mode === "shared" ? keys.map(lockIds) : [])
+        const all = grants.map(({ keys }) => keys.map(lockIds))
+        const readers = grants.map(({ mode }, i) => mode === "shared" ? all[i]! : [])
         const answers = (codes: ReadonlyArray<bigint>) => {
           let at = 1
-          return grants.map(({ keys, token }, i): Renewal => {
+          return grants.map(({ token }, i): Renewal => {
             const contended = codes.slice(at, at += readers[i]!.length).includes(1n)
-            const isOwned = session.books.ownedBy(token, keys.map(lockIds)) !== undefined
+            const isOwned = session.books.ownedBy(token, all[i]!) !== undefined
             return isOwned ? { _tag: "Confirmed", contended } : sessionEnded
           })
         }
@@ -159,7 +160,7 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
           locks: [],
           rows: () => [
             beat,
-            ...readers.flatMap((all) => all.map((ids) => ({ action: Action.contended, ids })))
+            ...readers.flat().map((ids) => ({ action: Action.contended, ids }))
           ],
           settle: (codes) => {
             const value = answers(codes)
