@@ -47,13 +47,10 @@ const cluster = Effect.gen(function*() {
   for (let i = 0; i < 3; i++) {
     const id: string = yield* servers[i]!.command("CLUSTER", "MYID")
     // the replica may not have heard of its master yet
-    yield* Effect.retry(servers[i + 3]!.command("CLUSTER", "REPLICATE", id), { times: 200 })
+    yield* kit.eventually(Effect.as(servers[i + 3]!.command("CLUSTER", "REPLICATE", id), true), 30_000)
   }
   for (let i = 3; i < 6; i++) {
-    yield* kit.eventually(
-      Effect.map(servers[i]!.command("INFO", "replication"), (text: string) => text.includes("master_link_status:up")),
-      30_000
-    )
+    yield* kit.eventually(kit.follows(servers[i]!), 30_000)
   }
   // a client that hears of the replicas later makes its connections anew
   for (const server of servers) {

@@ -410,7 +410,7 @@ for (const major of [5, 6] as const) {
           yield* waiter.withdraw
           yield* server.thaw
           // what the freeze has held up is answered by then
-          yield* kit.eventually(Effect.map(Effect.exit(two.inspect(keys[0]!)), (exit) => exit._tag === "Success"))
+          yield* kit.eventually(Effect.as(two.inspect(keys[0]!), true))
           yield* Effect.sleep(100)
           const fields: ReadonlyArray<string> = yield* server.command("HKEYS", record("withdrawn"))
           assert.deepStrictEqual(fields.filter((field) => field.startsWith("w")), [])
@@ -606,7 +606,7 @@ describe("a server that is not there", () => {
       const refused = yield* Effect.flip(kit.attempt(kit.open(made, [kit.key("down")]), "token"))
       assert.strictEqual(refused.executed, "no")
       yield* server.start
-      yield* kit.eventually(Effect.map(Effect.exit(made.ready), Exit.isSuccess))
+      yield* kit.eventually(Effect.as(made.ready, true))
       yield* kit.take(kit.open(made, [kit.key("down")]), "token")
     }))
 
