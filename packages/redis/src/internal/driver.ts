@@ -27,7 +27,7 @@ import type { Channels, Listener } from "./channels.js"
 import * as holder from "./holder.js"
 import { Lines, type Member } from "./line.js"
 import { depositionsOf, permitsOf, recordOf } from "./records.js"
-import { fenceBlock } from "./scripts.js"
+import { fenceBlock, readers } from "./scripts.js"
 import type { Acquired, Attempt, Request, Store } from "./store.js"
 
 const capabilities: Capabilities = {
@@ -230,7 +230,7 @@ class RedisContention implements Contention, Member {
       if (this.isInLine) this.environment.lines.join(this.records[0]!, this)
       this.isPatient = false
       this.listener = (message) => {
-        if (message !== "" && message !== this.waiter) return
+        if (!this.isMeant(message)) return
         this.isPatient = false
         this.isWoken = true
         wake()
@@ -249,6 +249,12 @@ class RedisContention implements Contention, Member {
         })
       return Effect.asVoid(toEffect(enlisting))
     })
+  }
+
+  private isMeant(message: string): boolean {
+    const { mode, permits } = this.request
+    return message === "" || message === this.waiter ||
+      message === readers && mode === "shared" && permits === undefined
   }
 
   /** Gives a sign of life, where the engine has given none for long. */

@@ -30,6 +30,9 @@ export const patience = 2_000
 /** Who polls has been seen within this time. */
 const lately = 500
 
+/** The message to all who read; an empty one is to everybody, and any other to the waiter of that name. */
+export const readers = "readers"
+
 /** Fences that belong to one grant. */
 export const fenceBlock = 8
 
@@ -56,7 +59,7 @@ local function read(key)
       r.h[id]={mode=mode,permits=tonumber(string.sub(mode,2)),till=tonumber(till),fence=fence,since=since,round=tonumber(round)}
     elseif kind=='w' then
       local mode,order,at,till=string.match(v,'^(%u%d*) (%d) (%d+) (%d+)$')
-      r.w[id]={mode=mode,fair=order=='1',order=order,at=tonumber(at),till=tonumber(till)}
+      r.w[id]={mode=mode,permits=tonumber(string.sub(mode,2)),fair=order=='1',order=order,at=tonumber(at),till=tonumber(till)}
     elseif kind=='d' then r.d[id]=tonumber(v)
     elseif a[i]=='f' then r.f=tonumber(v) end
   end
@@ -95,8 +98,13 @@ local function arrival(rs)
   for _,r in ipairs(rs) do for _,w in pairs(r.w) do if w.at>=at then at=w.at+1 end end end
   return at
 end
--- Wakes the first in line where it asked for order and reads not, or is a writer seen lately who wants no more than this:
--- of all who are told, the one who is told first would win each time. Else everybody. Answers whether anybody is there.
+local function free(r)
+  for _,h in pairs(r.h) do if h.till>ms then return false end end
+  return true
+end
+-- Wakes the first in line, and a reader with all who read, where it asked for order, or was seen lately and wants no more
+-- than this: of all who are told, the one who is told first would win each time. Else everybody. Answers whether anybody
+-- is there.
 local function wake(key,r)
   local first,any
   for id,w in pairs(r.w) do
@@ -105,8 +113,8 @@ local function wake(key,r)
   end
   if any then
     local w=first and r.w[first]
-    local one=w and w.mode~='S' and (w.fair or w.mode=='E' and w.order=='0' and w.till-ms>${patience - lately})
-    redis.call('PUBLISH',key,one and first or '')
+    local some=w and (w.fair or not w.permits and w.order=='0' and w.till-ms>${patience - lately})
+    redis.call('PUBLISH',key,some and (w.mode=='S' and '${readers}' or first) or '')
   end
   return first~=nil
 end
@@ -369,7 +377,7 @@ local at=arrival(rs)
 for i,key in ipairs(KEYS) do
   local r=rs[i]
   local mine=r.w[waiter] and r.w[waiter].at or at
-  for _,h in pairs(r.h) do if h.till>ms then answer='busy' end end
+  if not free(r) then answer='busy' end
   for _,w in pairs(r.w) do if waits(w) and w.at<mine then answer='busy' end end
 end
 for i,key in ipairs(KEYS) do enlist(key,rs[i],waiter,mode,order,at,ms+patience,keep) end
@@ -387,7 +395,7 @@ for _,key in ipairs(KEYS) do
   if mine then
     redis.call('HDEL',key,'w'..ARGV[1])
     r.w[ARGV[1]]=nil
-    if mine.mode=='E' or mine.fair then wake(key,r) end
+    if mine.mode=='E' or mine.fair or free(r) then wake(key,r) end
   end
 end
 return 'OK'`
