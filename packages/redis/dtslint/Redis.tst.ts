@@ -1,7 +1,7 @@
 import type * as RedisError from "@effect-locking/redis/RedisError"
 import * as RedisFence from "@effect-locking/redis/RedisFence"
 import * as RedisLocking from "@effect-locking/redis/RedisLocking"
-import { Config, type ConfigError, type Effect, type Layer, type Scope } from "effect"
+import { Config, type ConfigError, type Effect, type Either, type Layer, type Scope } from "effect"
 import type { Fence, SharedFence } from "effect-locking/Fence"
 import type { Lease } from "effect-locking/Lease"
 import type { LockDriver } from "effect-locking/LockDriver"
@@ -48,9 +48,10 @@ describe("RedisLocking", () => {
 
 describe("RedisFence", () => {
   it("takes exclusive leases and their fences only", () => {
-    type Set = Effect.Effect<void, LockError.StaleFence | RedisError.WriteFailed>
+    type Set = Effect.Effect<void, LockError.InvalidOptions | LockError.StaleFence | RedisError.WriteFailed>
     expect(RedisFence.set(redis, "key", "value", lease)).type.toBe<Set>()
     expect(RedisFence.set(cluster, "key", "value", fence, { expiry: "1 day", fenceKey: "f" })).type.toBe<Set>()
+    expect(RedisFence.fenceKey("key", "prefix:")).type.toBe<Either.Either<string, LockError.InvalidOptions>>()
     expect(RedisFence.set).type.not.toBeCallableWith(redis, "key", "value", shared)
     expect(RedisFence.set).type.not.toBeCallableWith(redis, "key", "value", sharedFence)
     expect(RedisFence.set).type.not.toBeCallableWith(redis, "key", "value", 42n)

@@ -9,13 +9,16 @@
  */
 import type { Fence } from "effect-locking/Fence"
 import type { Lease } from "effect-locking/Lease"
-import { StaleFence } from "effect-locking/LockError"
-import * as Duration from "effect/Duration"
+import { InvalidOptions, StaleFence } from "effect-locking/LockError"
+import type * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
+import * as Either from "effect/Either"
 import type * as ioredis from "ioredis"
 import { hash } from "node:crypto"
 import { type Ask, isFailure } from "./internal/ask.js"
-import { driverError, isUnknownScript } from "./internal/errors.js"
+import { prefixOf } from "./internal/client.js"
+import { driverError, isUnknownScript, unintelligible } from "./internal/errors.js"
+import { millis } from "./internal/options.js"
 import { tagOf } from "./internal/records.js"
 import { WriteFailed } from "./RedisError.js"
 
@@ -24,11 +27,14 @@ import { WriteFailed } from "./RedisError.js"
  * @category models
  */
 export interface GuardOptions {
-  /** The key that keeps the highest fence. Default: `fenceKey` of the key that is written. */
+  /**
+   * The key that keeps the highest fence, in the slot of what is written where they lie in a cluster. Default: `fenceKey`
+   * of the key that is written, and of the client's `keyPrefix`.
+   */
   readonly fenceKey?: string | undefined
   /**
-   * For how long after the last write the fence is kept. Default: for ever. A write that is late by more than this
-   * passes.
+   * For how long after the last write the fence is kept, above zero. Default: for ever, as is `infinity`. A write that is
+   * late by more than this passes.
    */
   readonly expiry?: Duration.DurationInput | undefined
 }
@@ -76,28 +82,51 @@ return ''`
 
 const setSha = hash("sha1", setScript)
 
+/** What a key without a place for its fence is told. */
+const unnamed = {
+  path: "fenceKey",
+  message: "must be named, in the slot of the key: that is empty, or has braces that are no tag of a cluster"
+}
+
+/** The first of the names that lies where the key does, as the server sees them: with the prefix before them. */
+const derive = (key: string, keyPrefix: string): string | undefined => {
+  const tag = tagOf(`${keyPrefix}${key}`)
+  return [`${key}:fence`, `{${keyPrefix}${key}}:fence`].find((name) => tagOf(`${keyPrefix}${name}`) === tag)
+}
+
 /**
- * The key in which `set` keeps the highest fence of another: in the same slot of a cluster.
+ * The key in which `set` keeps the highest fence of another: in the same slot of a cluster. `keyPrefix` is that of the
+ * client, which puts it before both.
+ *
+ * There is none for keys such as `a}b` and `{}a`: no other key is sure to lie in the same slot.
  *
  * @example
  * ```ts
- * import { strictEqual } from "node:assert"
+ * import { deepStrictEqual, strictEqual } from "node:assert"
  * import { RedisFence } from "@effect-locking/redis"
+ * import { Either } from "effect"
  *
- * strictEqual(RedisFence.fenceKey("report"), "{report}:fence")
- * strictEqual(RedisFence.fenceKey("report:{2025}:a"), "report:{2025}:a:fence")
+ * deepStrictEqual(RedisFence.fenceKey("report"), Either.right("{report}:fence"))
+ * deepStrictEqual(RedisFence.fenceKey("report:{2025}:a"), Either.right("report:{2025}:a:fence"))
+ * deepStrictEqual(RedisFence.fenceKey("report", "app:"), Either.right("{app:report}:fence"))
+ * strictEqual(Either.isLeft(RedisFence.fenceKey("{}report")), true)
  * ```
  *
  * @since 0.1.0
  * @category guards
  */
-export const fenceKey = (key: string): string => tagOf(key) === key ? `{${key}}:fence` : `${key}:fence`
+export const fenceKey = (key: string, keyPrefix = ""): Either.Either<string, InvalidOptions> =>
+  Either.fromNullable(
+    derive(key, keyPrefix),
+    () => new InvalidOptions({ backend: "redis", issues: [unnamed] })
+  )
 
 /**
  * Sets a key, unless a later holder has written to it. Equal fences pass, so that one holder may write twice. Only an
  * exclusive lease can be a guard.
  *
- * Fails `StaleFence`, when nothing was written; `WriteFailed` when the server refuses or does not answer.
+ * Fails `StaleFence`, when nothing was written; `WriteFailed` when the server refuses or does not answer;
+ * `InvalidOptions` before anything is sent.
  *
  * @example
  * ```ts
@@ -119,14 +148,22 @@ export const set = (
   value: string,
   lease: Lease<"exclusive"> | Fence,
   options?: GuardOptions
-): Effect.Effect<void, StaleFence | WriteFailed> =>
-  Effect.suspend(() => {
+): Effect.Effect<void, InvalidOptions | StaleFence | WriteFailed> =>
+  Effect.suspend((): Effect.Effect<void, InvalidOptions | StaleFence | WriteFailed> => {
     const fence: bigint = typeof lease === "bigint" ? lease : lease.fence
-    const expiry = options?.expiry === undefined ? 0 : Math.ceil(Duration.toMillis(options.expiry))
-    const keys = [options?.fenceKey ?? fenceKey(key), key] as const
-    const args = [String(fence), String(expiry), value] as const
+    const name = options?.fenceKey ?? derive(key, prefixOf(client))
+    const expiry = options?.expiry === undefined ? Infinity : Math.ceil(millis(options.expiry))
+    if (name === undefined || !(expiry > 0)) {
+      const issues = [
+        ...name === undefined ? [unnamed] : [],
+        ...expiry > 0 ? [] : [{ path: "expiry", message: "must be a duration above zero" }]
+      ]
+      return new InvalidOptions({ backend: "redis", issues })
+    }
+    const keys = [name, key] as const
+    const args = [String(fence), Number.isSafeInteger(expiry) ? String(expiry) : "0", value] as const
     const ask: Ask<string> = (done) => {
-      const answered = (seen: unknown) => done(String(seen))
+      const answered = (seen: unknown) => done(/^\d*$/.test(String(seen)) ? String(seen) : unintelligible("fenced"))
       const failed = (error: unknown) => done(driverError(error))
       client.evalsha(setSha, 2, ...keys, ...args).then(answered, (error) => {
         if (!isUnknownScript(error)) return failed(error)
@@ -135,7 +172,7 @@ export const set = (
     }
     return Effect.async<void, StaleFence | WriteFailed>((resume) =>
       ask((seen) => {
-        if (isFailure(seen)) resume(new WriteFailed({ executed: seen.executed, cause: seen.cause }))
+        if (isFailure(seen)) resume(new WriteFailed({ executed: seen.executed, cause: seen.cause ?? seen }))
         else if (seen === "") resume(Effect.void)
         else resume(new StaleFence({ backend: "redis", resource: BigInt(seen), lock: fence }))
       })

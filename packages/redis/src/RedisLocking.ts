@@ -40,7 +40,7 @@ export type Client = ioredis.Redis | ioredis.Cluster
 export interface CommonOptions {
   /**
    * For how long the server remembers the fence of a key after its lease has ended. It guards against a server's clock
-   * that is set back by less than this; it costs about 170 bytes per key used in that time. 0 … 1 year, default 1 hour.
+   * that is set back by less than this; it costs about 110 bytes per key used in that time. 0 … 1 year, default 1 hour.
    */
   readonly retention?: Duration.DurationInput | undefined
   /**
@@ -88,7 +88,7 @@ export interface RedisQuorumOptions extends QuorumOptions, LockingOptions {}
 
 /**
  * Where a layer from configuration connects: a URL (`redis://user:password@host:6379/0`, `rediss://…` for TLS), sentinels
- * with the name of the master, or some nodes of a cluster. Addresses are `host:port`.
+ * with the name of the master, or some nodes of a cluster. Addresses are `host:port`, IPv6 in brackets.
  *
  * @since 0.1.0
  * @category models
@@ -236,7 +236,7 @@ export const layerConfig = (
 
 /**
  * `Locking` over an odd number of independent servers, of which a majority grants: any minority of them may be down,
- * slow, restarted or lost without a second holder. It costs two to three times as much as one server.
+ * slow, restarted or lost without a second holder. It costs two to four times as much as one server.
  *
  * Fails as `layer` does, where a majority cannot be reached.
  *

@@ -163,7 +163,7 @@ export const durableServer: Effect.Effect<RedisServer.RedisServer, never, Scope.
 )
 
 /** What scripts call, and what those ask who only look. */
-const inScripts = ["hgetall", "hget", "hset", "hdel", "pexpire", "pttl", "time", "publish"]
+const inScripts = ["hgetall", "hget", "hset", "hdel", "hlen", "pexpire", "pttl", "time", "publish"]
 const toConnect = ["info", "client", "hello", "command"]
 
 /** How many commands the server was sent by those who lock there. */

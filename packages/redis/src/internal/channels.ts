@@ -38,7 +38,7 @@ export const make = (client: Client, name: string): Effect.Effect<Channels, neve
     const log = yield* logger
     let isClosing = false
     const own: Own = yield* Effect.acquireRelease(
-      Effect.sync(() => duplicate(client, name)),
+      duplicate(client, name),
       (own) =>
         Effect.sync(() => {
           isClosing = true

@@ -2,6 +2,8 @@
  * Connections of our own, beside the user's: with options under which a command is sent once or not at all, and every
  * caller hears promptly what is known of it.
  */
+import * as Effect from "effect/Effect"
+import * as Random from "effect/Random"
 import type * as ioredis from "ioredis"
 
 /** A client that the user made; it is only duplicated. */
@@ -31,10 +33,10 @@ export interface Stream {
 /** Shorter than a third of most leases: a link that swallows everything is given up in time to renew on another. */
 const silence = 2_000
 
-/** Doubles from 25 ms up to a second, and never gives up. */
-const reconnect = (attempt: number): number => Math.min(25 * 2 ** Math.min(attempt, 6), 1_000)
+/** Doubles up to a second, and never gives up. Each connection has a part of its own: those lost together come back apart. */
+const reconnect = (part: number) => (attempt: number): number => part * Math.min(25 * 2 ** Math.min(attempt, 6), 1_000)
 
-const options = (name: string) => ({
+const options = (name: string, part: number) => ({
   connectionName: name,
   // a command that waits in the client is executed when nobody waits for it any more
   enableOfflineQueue: false,
@@ -59,10 +61,10 @@ const options = (name: string) => ({
   failoverDetector: true,
   // a master that became a replica: look for the new one; nothing was executed, and nothing is sent again
   reconnectOnError: (error: Error) => error.message.startsWith("READONLY"),
-  retryStrategy: reconnect
+  retryStrategy: reconnect(part)
 })
 
-const clusterOptions = (name: string) => ({
+const clusterOptions = (name: string, part: number, ofNodes: ioredis.ClusterOptions["redisOptions"]) => ({
   enableOfflineQueue: false,
   // its own way of sending a command again
   retryDelayOnFailover: 0,
@@ -71,19 +73,21 @@ const clusterOptions = (name: string) => ({
   keyPrefix: "",
   maxRedirections: 5,
   lazyConnect: false,
-  clusterRetryStrategy: reconnect,
-  // the queue of a node: a command for a node that is not connected yet
-  redisOptions: { ...options(name), enableOfflineQueue: true, autoResubscribe: true }
+  clusterRetryStrategy: reconnect(part),
+  // ioredis 5 takes these instead of the user's, and would lose password and TLS; the queue is that of a node: a command
+  // for one that is not connected yet
+  redisOptions: { ...ofNodes, ...options(name, part), enableOfflineQueue: true, autoResubscribe: true }
 })
 
 export const isCluster = (client: Client): client is ioredis.Cluster => client.isCluster
 
-export const duplicate = (client: Client, name: string): Own => {
-  const own = isCluster(client)
-    ? client.duplicate([], clusterOptions(name))
-    : client.duplicate(options(name) as Partial<ioredis.RedisOptions>)
-  return own as unknown as Own
-}
+export const duplicate = (client: Client, name: string): Effect.Effect<Own> =>
+  Effect.map(Random.nextRange(0.5, 1), (part) => {
+    const own = isCluster(client)
+      ? client.duplicate([], clusterOptions(name, part, client.options.redisOptions))
+      : client.duplicate(options(name, part) as Partial<ioredis.RedisOptions>)
+    return own as unknown as Own
+  })
 
 /** What the user's client puts before every key. */
 export const prefixOf = (client: Client): string => {

@@ -64,7 +64,7 @@ export const make = (client: Client, name: string): Effect.Effect<Connection, ne
   Effect.gen(function*() {
     const clock = yield* Clock.clockWith(Effect.succeed)
     const own = yield* Effect.acquireRelease(
-      Effect.sync(() => duplicate(client, name)),
+      duplicate(client, name),
       // answers nobody waits for settle by themselves, later
       (own) => Effect.sync(() => own.disconnect())
     )

@@ -6,7 +6,10 @@ import * as Effect from "effect/Effect"
 import { type Ask, every, map, toEffect } from "./ask.js"
 import { mastersOf, type Own } from "./client.js"
 import type { Connection } from "./connection.js"
-import { driverError, notConnected } from "./errors.js"
+import { driverError, notConnected, unintelligible } from "./errors.js"
+
+/** Clocks that are further apart than this, in milliseconds, are told of. */
+export const tolerated = 1_000
 
 /** What INFO says, by name. */
 export type Info = ReadonlyMap<string, string>
@@ -19,8 +22,11 @@ export const parseInfo = (text: string): Info =>
     })
   )
 
-/** Settings are often not to be seen (CONFIG is forbidden), so only what INFO tells is judged. */
-export const judge = (info: Info): ReadonlyArray<Finding> => {
+/**
+ * Settings are often not to be seen (CONFIG is forbidden), so only what INFO tells is judged. `isCluster`: the client is
+ * for a cluster.
+ */
+export const judge = (info: Info, isCluster: boolean): ReadonlyArray<Finding> => {
   const get = (name: string) => info.get(name) ?? ""
   const findings: Array<Finding> = []
   const find = (severity: Finding["severity"], code: string, message: string, fix: string) =>
@@ -38,7 +44,7 @@ export const judge = (info: Info): ReadonlyArray<Finding> => {
   )
 
   const policy = get("maxmemory_policy")
-  if (get("maxmemory") !== "0" && policy !== "noeviction") {
+  if (policy !== "" && policy !== "noeviction" && get("maxmemory") !== "0") {
     find(
       "error",
       "EVICTION",
@@ -46,8 +52,13 @@ export const judge = (info: Info): ReadonlyArray<Finding> => {
       "Set `maxmemory-policy noeviction`, or keep locks on a server of their own."
     )
   }
-  if (get("role") !== "master") {
-    find("error", "REPLICA", "The server is a replica", "Connect to the master, by Sentinel where it may change.")
+  if (info.has("role") && get("role") !== "master") {
+    find(
+      "error",
+      "REPLICA",
+      "The server is a replica: it refuses locks",
+      "Connect to the master, by Sentinel where it may change."
+    )
   }
   if (get("aof_enabled") !== "1") {
     find(
@@ -58,8 +69,16 @@ export const judge = (info: Info): ReadonlyArray<Finding> => {
         "and check fences where the data is."
     )
   }
-  const replicas = Number(get("connected_slaves"))
-  if (replicas > 0 && get("min_slaves_good_slaves") === "") {
+  // INFO tells of them only where `min-replicas-to-write` asks for some
+  const following = get("min_slaves_good_slaves")
+  if (following === "0") {
+    find(
+      "error",
+      "REPLICATION",
+      "The server refuses locks, as it has no replica and is told not to write without (`min-replicas-to-write`)",
+      "Start its replicas, more than are asked for, so that one may be away."
+    )
+  } else if (Number(get("connected_slaves")) > 0 && following === "") {
     find(
       "warning",
       "REPLICATION",
@@ -67,12 +86,51 @@ export const judge = (info: Info): ReadonlyArray<Finding> => {
       "Set `min-replicas-to-write 1`, check fences where the data is, or use a quorum of independent servers."
     )
   }
-  find("info", "MODE", `The server runs as ${get("redis_mode") || get("server_mode")}`, "Nothing to do.")
+  const mode = get("redis_mode") || get("server_mode")
+  if (mode !== "cluster") find("info", "MODE", `The server runs as ${mode}`, "Nothing to do.")
+  else if (isCluster) {
+    find(
+      "info",
+      "MODE",
+      "The server runs as a node of a cluster: several keys at once are taken one by one where they lie apart",
+      "Nothing to do, or a tag in `keyPrefix`, as in `{locks}:`, which puts all of them on one node."
+    )
+  } else {
+    find(
+      "warning",
+      "MODE",
+      "The server runs as a node of a cluster, and the client is for one server: keys of other nodes are refused",
+      "Give a `Cluster` for `client`."
+    )
+  }
   return findings
 }
 
+/** `offset`: how far the server's clock is ahead of ours, in milliseconds. */
+export const judgeClock = (offset: number): ReadonlyArray<Finding> =>
+  Math.abs(offset) <= tolerated ? [] : [{
+    severity: "warning",
+    code: "CLOCK_OFFSET",
+    message: `The server's clock is ${(Math.abs(offset) / 1_000).toFixed(1)} s ${
+      offset > 0 ? "ahead of" : "behind"
+    } that of this process`,
+    fix:
+      "Let both follow the same time servers, and slew: when it is corrected at once, leases end early or last longer."
+  }]
+
 export const infoOf = (own: Own): Ask<string> => (done) =>
   void own.call("INFO").then((text) => done(String(text)), (error) => done(driverError(error)))
+
+/** By how much at least: the server has looked at its clock between question and answer. */
+const offsetOf = (own: Own, wallNow: () => number): Ask<number> => (done) => {
+  const asked = wallNow()
+  own.call("TIME").then((reply) => {
+    const [seconds, micros] = Array.isArray(reply) ? reply.map(Number) : []
+    const millis = seconds! * 1_000 + micros! / 1_000
+    if (!(millis > 0)) return done(unintelligible("time"))
+    done(millis < asked ? millis - asked : Math.max(0, millis - wallNow()))
+  }, (error) => done(driverError(error)))
+}
 
 /** One finding of a kind, whatever number of servers it is found at. */
 export const distinct = (
@@ -82,8 +140,13 @@ export const distinct = (
 ]
 
 export const check = (connection: Connection): Effect.Effect<ReadonlyArray<Finding>, DriverError> =>
-  Effect.suspend(() => {
+  Effect.clockWith((clock) => {
     if (connection.own.status !== "ready") return Effect.fail(notConnected())
-    const asks = mastersOf(connection.own).map((own) => map(infoOf(own), (text) => judge(parseInfo(text))))
+    // eslint-disable-next-line no-restricted-syntax -- it is the wall clock that is judged
+    const wallNow = () => clock.unsafeCurrentTimeMillis()
+    const asks = mastersOf(connection.own).flatMap((own) => [
+      map(infoOf(own), (text) => judge(parseInfo(text), connection.isCluster)),
+      map(offsetOf(own, wallNow), judgeClock)
+    ])
     return Effect.map(toEffect(every(asks)), (found) => distinct(found.flat()))
   })

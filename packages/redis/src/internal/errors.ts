@@ -26,7 +26,7 @@ const refusals = new Set([
 ])
 
 /** ioredis had no connection, so nothing was sent. */
-const notSent = /enableOfflineQueue/
+const wasNotSent = (error: unknown): boolean => error instanceof Error && error.message.includes("enableOfflineQueue")
 
 /** What of a message may be told: the server's words, up to where it could repeat what it was sent. */
 const tell = (text: string): string => text.replace(/['"`].*$/s, "…").slice(0, 200)
@@ -55,7 +55,7 @@ export const driverError = (error: unknown): DriverError => {
   const code = (cause as { readonly code?: string }).code
   const refused = cause.name === "ReplyError" && code !== undefined && refusals.has(code)
   return new DriverError({
-    executed: refused || notSent.test(cause.message) ? "no" : "unknown",
+    executed: refused || wasNotSent(error) ? "no" : "unknown",
     message: refused ? `the server refused: ${code}` : cause.message,
     cause,
     retryAfter: code === "LOADING" ? Duration.millis(100) : undefined

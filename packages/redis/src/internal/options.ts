@@ -36,7 +36,8 @@ export const split = <A extends object>(options: A & LockingOptions): readonly [
   ]
 }
 
-const millis = (given: unknown): number =>
+/** `NaN`: that is no duration. */
+export const millis = (given: unknown): number =>
   typeof given === "number"
     ? given
     : Option.match(Duration.decodeUnknown(given), { onNone: () => NaN, onSome: Duration.toMillis })

@@ -31,9 +31,6 @@ const lead = 5_000
 /** How often a vote that nobody has won is repeated within one attempt. */
 const rounds = 16
 
-/** Clocks that are further apart than this, in milliseconds, are told of. */
-const tolerated = 1_000
-
 export const make = (
   clients: ReadonlyArray<Client>,
   settings: voter.Settings
@@ -237,7 +234,7 @@ export const make = (
         Effect.zipLeft(deployment.check(connection), toEffect(synchronise(connection, probe(prefix)))),
       (told): ReadonlyArray<Finding> => {
         const findings = deployment.distinct(told.flat())
-        return spread() <= tolerated ? findings : [...findings, {
+        return spread() <= deployment.tolerated ? findings : [...findings, {
           severity: "warning",
           code: "CLOCK_OFFSET",
           message: `The clocks of the servers are ${(spread() / 1_000).toFixed(1)} s apart`,
