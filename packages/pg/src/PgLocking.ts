@@ -179,8 +179,8 @@ const defaultName = (): string => `${hostname()}:${process.pid}`
  * `connection` says where to connect, and never takes a connection of its pool.
  *
  * Fails `InvalidOptions` with every issue and its path, `ProviderFailed` when the server cannot be reached, and
- * `DriverInvalid` with the remedy where locks would not be safe: behind a pooler in transaction mode, on a standby, or
- * where fences would come from two sources.
+ * `DriverInvalid` with the remedy where locks would not be safe: behind a pooler in transaction mode, on a standby, where
+ * advisory locks exclude nobody, or where fences would come from two sources.
  *
  * @example
  * ```ts

@@ -5,7 +5,7 @@ import { Effect, Fiber, Layer } from "effect"
 import type { LockingOptions } from "effect-locking/LockOptions"
 import { createSequenceOnce } from "../src/internal/sql.js"
 import type { DriverOptions } from "../src/PgLocking.js"
-import { database, layerServer, node, Server, sql } from "./server.js"
+import { alwaysYes, database, layerServer, node, Server, sql } from "./server.js"
 
 type Options = LockingOptions & { readonly driver?: DriverOptions }
 
@@ -147,6 +147,27 @@ layer(layerServer(18), { excludeTestServices: true, timeout: 60_000 })("start", 
         const { name } = yield* database
         const pooler = yield* PgBouncer.make(yield* Server, { pooling: "session" })
         yield* starts(pooler.url({ database: name }))
+      }))
+
+    it.scoped("R10.4 advisory locks that always say yes: DriverInvalid, in each mode of start that asks the server", () =>
+      Effect.gen(function*() {
+        const { query, url } = yield* database
+        yield* alwaysYes(query)
+        const shadowed = url({ settings: { search_path: "fake, pg_catalog, public" } })
+        for (const start of ["eager", "strict"] as const) {
+          const error = yield* refusal(shadowed, { start, driver: { restartQuarantine: false } })
+          assert(error._tag === "DriverInvalid")
+          assert.match(error.message, /two sessions were given one lock/)
+          assert.match(error.fix, /search_path/)
+        }
+        const lazy = yield* node(shadowed, { start: "lazy" })
+        assert.strictEqual(
+          (yield* Effect.flip(lazy.withLock(Effect.void, "k", { waitTimeout: 0 })))._tag,
+          "ProviderFailed"
+        )
+        // the functions are of no matter to those who do not see them
+        yield* starts(url())
+        assert.deepStrictEqual(yield* query("select 1 from pg_locks where locktype = 'advisory'"), [])
       }))
 
     it.scoped("R10.4 a standby: DriverInvalid", () =>

@@ -13,7 +13,7 @@ import { Books, type Owned } from "./books.js"
 import * as connections from "./connection.js"
 import * as fences from "./fences.js"
 import { uniqueName } from "./identity.js"
-import { pooled, unlessPooled } from "./pooler.js"
+import { pooled, unlessUnfit } from "./probe.js"
 import * as queues from "./queue.js"
 import { repair } from "./repair.js"
 import * as sql from "./sql.js"
@@ -135,7 +135,7 @@ export const make = (
         if (serverVersion < oldestServer) return yield* tooOld(serverVersion)
         if (isStandby) return yield* standby
         // before anything is set: what is set on a pooler's session is set for its other clients, too
-        if (!isProbed) yield* unlessPooled(connection, pid, settings.client)
+        if (!isProbed) yield* unlessUnfit(connection, pid, settings.client)
         isProbed = true
         const marker = uniqueName()
         const [[owner]] = (yield* connections.query(connection, { text: sql.claimSession, values: [marker] })) as [
