@@ -128,20 +128,19 @@ export const make = (
           }
         })
         opening.connection = connection
-        const [[serverVersion, pid, isStandby, slots, serverStart, serverNow]] =
+        const [[serverVersion, pid, isStandby, slots, serverStart, serverNow, ends]] =
           (yield* connections.query(connection, { text: sql.facts })) as [
-            [number, number, boolean, string, string, string]
+            [number, number, boolean, string, string, string, string]
           ]
         if (serverVersion < oldestServer) return yield* tooOld(serverVersion)
         if (isStandby) return yield* standby
         // before anything is set: what is set on a pooler's session is set for its other clients, too
-        if (!isProbed) yield* unlessUnfit(connection, pid, settings.client)
+        // each time, since the way there may be another one by now; where both see the same ends nothing is between them
+        if (!isProbed || ends !== connection.ends()) yield* unlessUnfit(connection, pid, settings.client)
         isProbed = true
         const marker = uniqueName()
-        const [[owner]] = (yield* connections.query(connection, { text: sql.claimSession, values: [marker] })) as [
-          [string]
-        ]
-        if (owner !== marker) return yield* pooled
+        const [claimed] = yield* connections.query(connection, { text: sql.claimSession, values: [marker, pid] })
+        if (claimed![0] !== marker) return yield* pooled
         yield* connections.query(connection, {
           text: sql.sessionSettings({
             sessionTtl: Math.ceil(keptFor),

@@ -144,9 +144,9 @@ export const ownLocks = `select case when objsubid = 1 then (${lockNumber})::tex
  else (classid::int8 - (classid::int8 >> 31 << 32))::text || ',' || (objid::int8 - (objid::int8 >> 31 << 32))::text end,
  mode from pg_lock_status() where locktype = 'advisory' and pid = pg_backend_pid()`
 
-/** Claims the session if nobody has; another answer than the marker means that it is shared with somebody. */
-export const claimSession = `select case when coalesce(current_setting('${marker}', true), '') in ('', $1)
- then set_config('${marker}', $1, false) else current_setting('${marker}') end`
+/** Claims the session that was asked before, if nobody has; without the marker as its answer it is shared with somebody. */
+export const claimSession = `select case when pg_backend_pid() = $2::int
+ and coalesce(current_setting('${marker}', true), '') in ('', $1) then set_config('${marker}', $1, false) end`
 
 /** A dead link is noticed after eleven seconds. */
 const keepalives = ["set tcp_keepalives_idle = 5", "set tcp_keepalives_interval = 2", "set tcp_keepalives_count = 3"]
@@ -185,11 +185,15 @@ export const listenerSettings = (applicationName: string): string =>
 const slots = `current_setting('max_locks_per_transaction')::int8
   * (current_setting('max_connections')::int8 + current_setting('max_prepared_transactions')::int8)`
 
-/** What a session must know of its server. `start` is when the server last forgot its sessions, in microseconds. */
+/**
+ * What a session must know of its server: among it when the server last forgot its sessions and what time it is, in
+ * microseconds, and the two ends of the connection as the server sees them.
+ */
 export const facts = `select current_setting('server_version_num')::int, pg_backend_pid(), pg_is_in_recovery(),
  ${slots},
  (extract(epoch from greatest(pg_postmaster_start_time(), (select stats_reset from pg_stat_wal)))*1000000)::int8::text,
- ${clockFence}::text`
+ ${clockFence}::text,
+ concat_ws(' ', host(inet_client_addr()), inet_client_port(), host(inet_server_addr()), inet_server_port())`
 
 /** How many advisory locks there are in all databases of the server. */
 export const lockCount = "select count(*)::int from pg_locks where locktype = 'advisory'"

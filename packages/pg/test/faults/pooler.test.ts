@@ -1,8 +1,23 @@
 /** pgbouncer between the driver and the server. */
 import * as PgBouncer from "@effect-locking/testing/PgBouncer"
+import * as TcpProxy from "@effect-locking/testing/TcpProxy"
 import { assert, describe, it } from "@effect/vitest"
 import { Array, Effect, Fiber } from "effect"
-import { agent, clock, held, keysHeld, node, nothingHeld, serve, slack, somebodyWaits, until } from "./kit.js"
+import Pg from "pg"
+import {
+  agent,
+  backends,
+  clock,
+  held,
+  keysHeld,
+  node,
+  nothingHeld,
+  serve,
+  slack,
+  somebodyWaits,
+  terminate,
+  until
+} from "./kit.js"
 
 const patient = { waitTimeout: "25 seconds" } as const
 
@@ -56,6 +71,65 @@ describe("behind a pooler", () => {
       60_000
     )
   }
+
+  it.scopedLive(
+    "B05 R10.4 the way to the server leads through it since the connection broke: refused with the remedy, nothing granted or left",
+    () =>
+      Effect.gen(function*() {
+        const server = yield* serve()
+        const pooler = yield* PgBouncer.make(server, { pooling: "transaction", poolSize: 1 })
+        let url = server.url()
+        const connection = Effect.sync(() => new Pg.Client({ connectionString: url }))
+        const patiently = { sessionTtl: "30 seconds", attemptTimeout: "10 seconds" } as const
+        const nodes = yield* Effect.forEach([1, 2, 3], () => node(connection, patiently))
+        const leases = yield* Effect.forEach(nodes, (locking, i) => locking.acquire(`own${i}`))
+        url = pooler.url()
+        for (const { pid } of yield* backends(server)) yield* terminate(server, pid)
+        yield* Effect.forEach(leases, ({ lost }) => Effect.flip(lost))
+        const entered: Array<string> = []
+        yield* Effect.forEach(nodes, (locking, i) =>
+          Effect.forEach([["k"], ["k", "l"]], (keys) =>
+            Effect.gen(function*() {
+              const body = Effect.sync(() =>
+                entered.push(`${i} has ${keys}`)
+              )
+              const error = yield* Effect.flip(locking.withLocks(body, keys, { waitTimeout: 0 }))
+              assert(error._tag === "ProviderFailed", error._tag)
+              assert.include(String(error.cause), "pooler")
+            })), { concurrency: "unbounded" })
+        assert.deepStrictEqual(entered, [])
+        assert.deepStrictEqual(yield* held(server), [])
+        // the way back is all that it needs
+        url = server.url()
+        yield* Effect.forEach(nodes, (locking) =>
+          locking.withLock(Effect.void, "k"))
+      }),
+    60_000
+  )
+
+  it.scopedLive(
+    "B05 each session is asked of again, by a second connection unless both ends say that nothing is between them",
+    () =>
+      Effect.gen(function*() {
+        const server = yield* serve()
+        const proxy = yield* TcpProxy.make({ port: server.port })
+        for (const [url, again] of [[server.url(), 1], [server.url({ port: proxy.port }), 2]] as const) {
+          let made = 0
+          const connection = Effect.sync(() => {
+            made++
+            return new Pg.Client({ connectionString: url })
+          })
+          const locking = yield* node(connection, { sessionTtl: "30 seconds" })
+          assert.strictEqual(made, 2)
+          const lease = yield* locking.acquire("k")
+          for (const { pid } of yield* backends(server)) yield* terminate(server, pid)
+          yield* Effect.flip(lease.lost)
+          yield* locking.withLock(Effect.void, "k")
+          assert.strictEqual(made, 2 + again)
+        }
+      }),
+    60_000
+  )
 
   it.scopedLive(
     "B05 R7.2 session mode: exclusion, wake-ups, and the locks of a killed process are free at once",
