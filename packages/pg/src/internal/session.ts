@@ -101,7 +101,7 @@ export const make = (
       now,
       batch,
       repair: (connection, marker, touched, done) => repair({ connection, batch, marker, books, touched, done }),
-      onForeign: () => drop(new Error("the session was given to somebody else: is there a pooler before the server?"))
+      onForeign: (error) => drop(error)
     })
 
     /** Whatever the session held is lost. Those who wait try again, on the next one. */

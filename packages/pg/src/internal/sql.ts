@@ -137,12 +137,14 @@ from m, v order by m.i`
 const lockNumber = "(classid::int8 << 32) | objid::int8"
 
 /**
- * The locks of this session, so that what a failed batch left behind can be seen. It reads no table that databases share,
- * which would take a lock where there may be no room for one.
+ * The locks of this session, so that what a failed batch left behind can be seen: each behind whether the session is that
+ * of the marker, and one row without a lock where there is none. It reads no table that databases share, which would take
+ * a lock where there may be no room for one.
  */
-export const ownLocks = `select case when objsubid = 1 then (${lockNumber})::text
+export const ownLocks = `select ${mine("$1")}, held.* from (select) one left join (
+ select case when objsubid = 1 then (${lockNumber})::text
  else (classid::int8 - (classid::int8 >> 31 << 32))::text || ',' || (objid::int8 - (objid::int8 >> 31 << 32))::text end,
- mode from pg_lock_status() where locktype = 'advisory' and pid = pg_backend_pid()`
+ mode from pg_lock_status() where locktype = 'advisory' and pid = pg_backend_pid()) held on true`
 
 /** Claims the session that was asked before, if nobody has; without the marker as its answer it is shared with somebody. */
 export const claimSession = `select case when pg_backend_pid() = $2::int

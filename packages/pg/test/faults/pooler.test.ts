@@ -2,7 +2,7 @@
 import * as PgBouncer from "@effect-locking/testing/PgBouncer"
 import * as TcpProxy from "@effect-locking/testing/TcpProxy"
 import { assert, describe, it } from "@effect/vitest"
-import { Array, Effect, Fiber } from "effect"
+import { Array, Deferred, Effect, Fiber } from "effect"
 import Pg from "pg"
 import {
   agent,
@@ -18,6 +18,16 @@ import {
   terminate,
   until
 } from "./kit.js"
+
+/** A way on which a second connection is not to be had. */
+const onlyOnce = (url: string) => {
+  let isMade = false
+  return Effect.suspend(() => {
+    if (isMade) return Effect.fail(new Error("one connection is the limit"))
+    isMade = true
+    return Effect.succeed(new Pg.Client({ connectionString: url }))
+  })
+}
 
 const patient = { waitTimeout: "25 seconds" } as const
 
@@ -130,6 +140,48 @@ describe("behind a pooler", () => {
       }),
     60_000
   )
+
+  // what a session prepared the other one does not know, or has under the same name
+  for (const [theirs, ours] of [[["k", "l"], ["k"]], [["k"], ["k", "l"]], [["k"], ["k"]]] as const) {
+    it.scopedLive(
+      `B05 the session is swapped for that of who holds ${theirs}, where no probe could be made: who asks for ${ours} is refused by the statement itself`,
+      () =>
+        Effect.gen(function*() {
+          const server = yield* serve()
+          const pooler = yield* PgBouncer.make(server, { pooling: "transaction", poolSize: 1 })
+          const a = yield* node(onlyOnce(pooler.url()), { sessionTtl: "30 seconds" })
+          // nothing of it is on its way then
+          yield* until(
+            "it has counted the locks of the server",
+            Effect.map(
+              server.query(
+                `select 1 from pg_stat_activity
+                where application_name like 'effect-locking/%' and state = 'idle' and query like '%pg_locks%'`
+              ),
+              ({ length }) => length === 1
+            )
+          )
+          for (const { pid } of yield* backends(server)) yield* terminate(server, pid)
+          yield* until("the pooler knows", Effect.map(pooler.log, (log) => log.includes("server conn crashed")))
+          const b = yield* node(onlyOnce(pooler.url()), { sessionTtl: "30 seconds" })
+          const inside = yield* Deferred.make<void>()
+          const gate = yield* Deferred.make<void>()
+          const holder = yield* Effect.fork(
+            b.withLocks(Effect.zipRight(Deferred.succeed(inside, undefined), Deferred.await(gate)), theirs)
+          )
+          yield* Deferred.await(inside)
+          const error = yield* Effect.flip(a.withLocks(Effect.void, ours, { waitTimeout: 0 }))
+          assert(error._tag === "ProviderFailed" || error._tag === "OutcomeUnknown", error._tag)
+          assert.include(String(error.cause), "pooler")
+          assert.lengthOf(yield* keysHeld(server), theirs.length)
+          yield* Deferred.succeed(gate, undefined)
+          yield* Fiber.join(holder)
+          // what is taken twice stays after one release
+          assert.deepStrictEqual(yield* held(server), [])
+        }),
+      60_000
+    )
+  }
 
   it.scopedLive(
     "B05 R7.2 session mode: exclusion, wake-ups, and the locks of a killed process are free at once",
