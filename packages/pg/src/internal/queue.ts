@@ -53,6 +53,8 @@ const mostRows = 60
 
 const foreign = () => new Error("the session was given to somebody else: is there a pooler before the server?")
 
+const denied = () => new Error("the session did not hold a lock that it was given: did somebody else unlock it there?")
+
 /** Whether some row answers so. */
 export const answers = (rows: Rows, code: number): boolean => {
   const text = String(code)
@@ -145,6 +147,7 @@ export const make = (options: {
     })
   }
 
+  /** On any doubt of what the session holds it has to end. */
   const trusted = (rows: Rows, all: ReadonlyArray<Job>, settle: (rows: Rows) => Tell): Tell => {
     if (answers(rows, Code.notOurs)) {
       const error = foreign()
@@ -153,7 +156,9 @@ export const make = (options: {
         for (const job of all) job.fail(failure("no", "the session with PostgreSQL ended", error))
       }
     }
-    return settle(rows)
+    const tell = settle(rows)
+    if (answers(rows, Code.gone)) options.onForeign(denied())
+    return tell
   }
 
   const gathered = () => {

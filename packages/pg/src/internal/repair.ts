@@ -40,7 +40,7 @@ export const repair = (options: {
     if (rows.length === 0) return done(true)
     connection.send(
       toStatement(batch, marker, rows),
-      (codes) => done(!(codes instanceof Error || answers(codes, sql.Code.notOurs)))
+      (codes) => done(!(codes instanceof Error || answers(codes, sql.Code.notOurs) || answers(codes, sql.Code.gone)))
     )
   })
 }

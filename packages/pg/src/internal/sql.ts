@@ -129,7 +129,7 @@ export const group = (fence: string, shared: boolean): string => {
 m as materialized (select * from a),
 v as materialized (select bool_and(ok) and count(*) = cardinality($2::int8[]) as won from m)
 select (case when m.ok is null then ${Code.notOurs} when v.won then ${fence}
- when m.ok then case when ${unlock} then ${Code.busy} else ${Code.busy} end else ${Code.busy} end)::text
+ when m.ok then case when ${unlock} then ${Code.busy} else ${Code.gone} end else ${Code.busy} end)::text
 from m, v order by m.i`
 }
 

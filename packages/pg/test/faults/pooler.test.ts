@@ -1,9 +1,10 @@
-/** pgbouncer between the driver and the server. */
+/** pgbouncer between the driver and the server, and others who have our session. */
 import * as PgBouncer from "@effect-locking/testing/PgBouncer"
 import * as TcpProxy from "@effect-locking/testing/TcpProxy"
 import { assert, describe, it } from "@effect/vitest"
 import { Array, Deferred, Effect, Fiber } from "effect"
 import Pg from "pg"
+import { lockId } from "../../src/internal/pure/lockId.js"
 import {
   agent,
   backends,
@@ -232,4 +233,75 @@ describe("behind a pooler", () => {
       }),
     60_000
   )
+})
+
+describe("a session on which somebody else unlocks", () => {
+  /** A lease that is kept, and what the program itself says on the session of its locks. */
+  const world = Effect.gen(function*() {
+    const server = yield* serve()
+    const clients: Array<Pg.Client> = []
+    const connection = Effect.sync(() => {
+      const client = new Pg.Client({ connectionString: server.url() })
+      clients.push(client)
+      return client
+    })
+    const a = yield* node(connection, { sessionTtl: "30 seconds" })
+    const kept = yield* a.acquire("kept")
+    const [session] = yield* keysHeld(server)
+    return {
+      a,
+      server,
+      unlock: (key: string) =>
+        Effect.flatMap(
+          a.resolveKey(key),
+          (key) => Effect.promise(() => clients[0]!.query("select pg_advisory_unlock($1)", [lockId(key)]))
+        ),
+      unlockAll: Effect.promise(() => clients[0]!.query("select pg_advisory_unlock_all()")),
+      /** Its books are wrong, so nothing in them is believed, and whatever the server may still hold goes with it. */
+      hasEnded: Effect.gen(function*() {
+        assert.strictEqual((yield* Effect.flip(kept.lost)).reason, "session-ended")
+        yield* until("it is gone", Effect.map(backends(server), (all) => all.every(({ pid }) => pid !== session!.pid)))
+        yield* a.withLock(Effect.void, "kept", patient)
+        yield* nothingHeld(server)
+      })
+    }
+  })
+
+  it.scopedLive("B15 a release that the server denies", () =>
+    Effect.gen(function*() {
+      const { a, hasEnded, unlock } = yield* world
+      const lease = yield* a.acquire("k")
+      yield* unlock("k")
+      yield* lease.release
+      yield* hasEnded
+    }), 60_000)
+
+  it.scopedLive("B15 a release of several keys, of which the server denies one", () =>
+    Effect.gen(function*() {
+      const { a, hasEnded, unlock } = yield* world
+      assert.strictEqual(yield* a.withLocks(Effect.as(unlock("l"), "done"), ["k", "l", "m"]), "done")
+      yield* hasEnded
+    }), 60_000)
+
+  it.scopedLive("B15 a release by a reader", () =>
+    Effect.gen(function*() {
+      const { a, hasEnded, unlockAll } = yield* world
+      const lease = yield* a.acquire("k", { mode: "shared" })
+      yield* unlockAll
+      yield* lease.release
+      yield* hasEnded
+    }), 60_000)
+
+  it.scopedLive("B15 a waiter that gives up, whose interest the server denies", () =>
+    Effect.gen(function*() {
+      const { a, hasEnded, server, unlockAll } = yield* world
+      const b = yield* node(server.url(), { sessionTtl: "30 seconds" })
+      const lease = yield* b.acquire("k")
+      const waiter = yield* Effect.fork(a.withLock(Effect.void, "k", patient))
+      yield* somebodyWaits(server)
+      yield* unlockAll
+      yield* Fiber.interrupt(waiter)
+      yield* lease.release
+      yield* hasEnded
+    }), 60_000)
 })
