@@ -69,7 +69,8 @@ export interface DriverOptions {
   readonly schema?: string | undefined
   /**
    * Where fences come from. `"sequence"` (default) is made at the first start, or by a DBA. `"clock"` needs no rights
-   * and goes back when the server's clock is set back; it is refused where the sequence exists.
+   * and goes back when the server's clock is set back; it is refused where the sequence exists, and
+   * a sequence while a clock is in use.
    */
   readonly fence?: "sequence" | "clock" | undefined
   /**

@@ -136,6 +136,11 @@ from m, v order by m.i`
 /** The number of a lock, as the views of the server have it in two halves. */
 const lockNumber = "(classid::int8 << 32) | objid::int8"
 
+/** Shared by the sessions whose fences come from the clock; apart from the numbers of keys, like interest and intent. */
+const clockLock = ["1701978229", "1668047723"] as const
+
+const isClock = `(objsubid = 2 and classid = ${clockLock[0]} and objid = ${clockLock[1]})`
+
 /**
  * The locks of this session, so that what a failed batch left behind can be seen: each behind whether the session is that
  * of the marker, and one row without a lock where there is none. It reads no table that databases share, which would take
@@ -144,7 +149,7 @@ const lockNumber = "(classid::int8 << 32) | objid::int8"
 export const ownLocks = `select ${mine("$1")}, held.* from (select) one left join (
  select case when objsubid = 1 then (${lockNumber})::text
  else (classid::int8 - (classid::int8 >> 31 << 32))::text || ',' || (objid::int8 - (objid::int8 >> 31 << 32))::text end,
- mode from pg_lock_status() where locktype = 'advisory' and pid = pg_backend_pid()) held on true`
+ mode from pg_lock_status() where locktype = 'advisory' and pid = pg_backend_pid() and not ${isClock}) held on true`
 
 /** Claims the session that was asked before, if nobody has; without the marker as its answer it is shared with somebody. */
 export const claimSession = `select case when pg_backend_pid() = $2::int
@@ -200,8 +205,11 @@ export const facts = `select current_setting('server_version_num')::int, pg_back
 /** How many advisory locks there are in all databases of the server. */
 export const lockCount = "select count(*)::int from pg_locks where locktype = 'advisory'"
 
+/** What is known of the sequence, and whether there are sessions whose fences come from the clock. */
 export const sequenceFacts = `select c.oid is not null, s.seqcache::text, s.seqincrement::text, s.seqstart::text,
- c.oid is not null and has_sequence_privilege(c.oid, 'USAGE') and has_sequence_privilege(c.oid, 'UPDATE')
+ c.oid is not null and has_sequence_privilege(c.oid, 'USAGE') and has_sequence_privilege(c.oid, 'UPDATE'),
+ exists (select from pg_lock_status() where locktype = 'advisory' and ${isClock}
+  and database = (select oid from pg_database where datname = current_database()))
 from (select to_regclass($1) r) q left join pg_class c on c.oid = q.r and c.relkind = 'S'
 left join pg_sequence s on s.seqrelid = c.oid`
 
@@ -215,13 +223,17 @@ export const createSequence = (sequence: string, at: string): string =>
 
 const bumpLock = 7_309_940_836_261_953_901n
 
+/** One after the other, to the end of the transaction: who makes a source of fences ready, and who moves it. */
+const serially = `select pg_advisory_xact_lock(${bumpLock})`
+
 /**
  * Two at once would both find none, and one of them would fail. And it waits for the disk: a sequence that a crash takes
  * back would say that there was never a grant before.
  */
-export const createSequenceOnce = (sequence: string, at: string): string =>
-  `select pg_advisory_xact_lock(${bumpLock}), set_config('synchronous_commit', 'on', true);
-${createSequence(sequence, at)}`
+export const beginCreation = `begin; ${serially}, set_config('synchronous_commit', 'on', true)`
+
+/** From the end of it no sequence is made where this session is seen, and whatever was made before is seen here. */
+export const claimClock = `${serially}; select pg_advisory_lock_shared(${clockLock.join(", ")})`
 
 /**
  * Moves the sequence up to the clock, in one transaction. A crash and a fail-over end every session, so a bump at each
@@ -229,7 +241,7 @@ ${createSequence(sequence, at)}`
  * drawn meanwhile.
  */
 export const bump = (sequence: string, last: bigint): string =>
-  `select pg_advisory_xact_lock(${bumpLock});
+  `${serially};
 select case when us > coalesce(pg_sequence_last_value(${quoteLiteral(sequence)}::regclass), 0) + 10000
  then setval(${quoteLiteral(sequence)}, us) end
 from (select greatest(${clockFence}, ${last + 1n}) us offset 0) e`
