@@ -69,7 +69,8 @@ export interface DriverOptions {
   readonly schema?: string | undefined
   /**
    * Where fences come from. `"sequence"` (default) is made at the first start, or by a DBA. `"clock"` needs no rights
-   * and goes back when the server's clock is set back; it is refused where the sequence exists.
+   * and goes back when the server's clock is set back; it is refused where the sequence exists, and
+   * a sequence while a clock is in use.
    */
   readonly fence?: "sequence" | "clock" | undefined
   /**
@@ -179,8 +180,8 @@ const defaultName = (): string => `${hostname()}:${process.pid}`
  * `connection` says where to connect, and never takes a connection of its pool.
  *
  * Fails `InvalidOptions` with every issue and its path, `ProviderFailed` when the server cannot be reached, and
- * `DriverInvalid` with the remedy where locks would not be safe: behind a pooler in transaction mode, on a standby, or
- * where fences would come from two sources.
+ * `DriverInvalid` with the remedy where locks would not be safe: behind a pooler in transaction mode, on a standby, where
+ * advisory locks exclude nobody, or where fences would come from two sources.
  *
  * @example
  * ```ts

@@ -6,7 +6,7 @@ import * as fs from "node:fs"
 import { hostname } from "node:os"
 import { lockId } from "../src/internal/pure/lockId.js"
 import * as PgLocking from "../src/PgLocking.js"
-import { database, layerServer, node, Server, sql } from "./server.js"
+import { alwaysYes, database, layerServer, node, Server, sql } from "./server.js"
 
 layer(layerServer(18), { excludeTestServices: true, timeout: 60_000 })("operating", (it) => {
   /** A process whose connection for wake-ups is open, so that it can be asked. */
@@ -216,6 +216,20 @@ layer(layerServer(18), { excludeTestServices: true, timeout: 60_000 })("operatin
         node(other(), { start: "strict", driver: { restartQuarantine: false } })
       ))
       assert.strictEqual(refused._tag, "DriverInvalid")
+    }))
+
+  it.scoped("R10.4 check finds advisory locks that always say yes", () =>
+    Effect.gen(function*() {
+      const { query, url } = yield* database
+      yield* query("create schema fake")
+      // they are put in the way after the start, which would refuse them
+      const locking = yield* node(url({ settings: { search_path: "fake, pg_catalog, public" } }))
+      const before = yield* locking.check
+      assert.notInclude(before.map(({ code }) => code), "ALWAYS_YES")
+      yield* alwaysYes(query)
+      const found = (yield* locking.check).find(({ code }) => code === "ALWAYS_YES")
+      assert.strictEqual(found?.severity, "error")
+      assert.match(found!.fix, /search_path/)
     }))
 
   it.scoped("R8.2 the layer connects as the program's client does, and takes none of its connections", () =>

@@ -2,22 +2,29 @@ import * as PgBouncer from "@effect-locking/testing/PgBouncer"
 import { PgClient } from "@effect/sql-pg"
 import { assert, describe, layer } from "@effect/vitest"
 import { Effect, Fiber, Layer } from "effect"
+import type { Locking } from "effect-locking/Locking"
 import type { LockingOptions } from "effect-locking/LockOptions"
-import { createSequenceOnce } from "../src/internal/sql.js"
+import { lockId } from "../src/internal/pure/lockId.js"
+import { beginCreation, createSequence } from "../src/internal/sql.js"
 import type { DriverOptions } from "../src/PgLocking.js"
-import { database, layerServer, node, Server, sql } from "./server.js"
+import { alwaysYes, database, layerServer, node, Server, sql } from "./server.js"
 
 type Options = LockingOptions & { readonly driver?: DriverOptions }
 
 /** Why a layer does not start. */
 const refusal = (url: string, options?: Options) => Effect.scoped(Effect.flip(node(url, options)))
 
-const starts = (url: string, options?: Options) =>
-  Effect.scoped(
-    Effect.flatMap(node(url, options), (locking) => locking.useLock("k", (lease) => Effect.succeed(lease.fence)))
-  )
+const starts = (url: string, options?: Options) => Effect.scoped(Effect.flatMap(node(url, options), fenceOf))
 
 const sequence = "\"public\".effect_locking_fence"
+
+// without a sequence nobody can tell that nothing was granted before the server started
+const clock: Options = { driver: { fence: "clock", restartQuarantine: false } }
+
+/** For a sequence that starts before the server did. */
+const fresh: Options = { driver: { restartQuarantine: false } }
+
+const fenceOf = (locking: Locking) => locking.useLock("k", (lease) => Effect.succeed(lease.fence))
 
 layer(layerServer(18), { excludeTestServices: true, timeout: 60_000 })("start", (it) => {
   describe("fences come from one source", () => {
@@ -39,7 +46,8 @@ layer(layerServer(18), { excludeTestServices: true, timeout: 60_000 })("start", 
           Effect.flatMap(PgClient.PgClient, (client) =>
             client.withTransaction(Effect.gen(function*() {
               // as one of them does it, who has not committed yet
-              yield* client.unsafe(createSequenceOnce(sequence, "8"))
+              yield* client.unsafe(beginCreation)
+              yield* client.unsafe(createSequence(sequence, "8"))
               const others = yield* Effect.fork(
                 Effect.forEach([1, 2, 3, 4], () => starts(url(), { driver: { restartQuarantine: false } }), {
                   concurrency: "unbounded"
@@ -101,8 +109,6 @@ layer(layerServer(18), { excludeTestServices: true, timeout: 60_000 })("start", 
     it.scoped("R3.1 the clock beside a sequence is refused; alone it gives rising fences and leaves nothing behind", () =>
       Effect.gen(function*() {
         const { query, url } = yield* database
-        // without a sequence nobody can tell that nothing was granted before the server started
-        const clock: Options = { driver: { fence: "clock", restartQuarantine: false } }
         const first = yield* starts(url(), clock)
         assert.isTrue((yield* starts(url(), clock)) > first + 8n)
         assert.lengthOf(yield* query("select 1 from pg_sequences"), 0)
@@ -110,6 +116,107 @@ layer(layerServer(18), { excludeTestServices: true, timeout: 60_000 })("start", 
         const error = yield* refusal(url(), clock)
         assert(error._tag === "DriverInvalid")
         assert.match(error.message, /run backwards/)
+      }))
+
+    it.scoped("R3.1 a sequence beside a clock in use is refused and not made; once it is gone the fences go on rising", () =>
+      Effect.gen(function*() {
+        const { query, url } = yield* database
+        const one = yield* node(url(), clock)
+        const another = yield* node(url(), clock)
+        const before = yield* fenceOf(one)
+        const between = yield* fenceOf(another)
+        assert.isTrue(between > before)
+        const error = yield* refusal(url(), fresh)
+        assert(error._tag === "DriverInvalid")
+        assert.match(error.message, /run backwards/)
+        assert.match(error.fix, /clock/)
+        assert.lengthOf(yield* query("select 1 from pg_sequences"), 0)
+        assert.isTrue((yield* fenceOf(one)) > between)
+        // as a process that crashes: the session goes, and what names its source with it
+        const lease = yield* one.acquire("kept")
+        const last = yield* fenceOf(one)
+        yield* query(
+          "select pg_terminate_backend(pid) from pg_stat_activity where application_name like 'effect-locking/%'"
+        )
+        yield* Effect.flip(lease.lost)
+        const after = yield* node(url(), fresh)
+        assert.isTrue((yield* fenceOf(after)) > last)
+        // who comes back has missed the change
+        const late = yield* Effect.flip(one.withLock(Effect.void, "k", { waitTimeout: 0 }))
+        assert(late._tag === "ProviderFailed")
+        assert.match(String(late.cause), /run backwards/)
+      }))
+
+    it.scoped("R3.1 a clock beside a sequence in use is refused, and keeps nobody out afterwards", () =>
+      Effect.gen(function*() {
+        const { query, url } = yield* database
+        const one = yield* node(url())
+        const before = yield* fenceOf(one)
+        assert.strictEqual((yield* refusal(url(), clock))._tag, "DriverInvalid")
+        assert.deepStrictEqual(yield* query("select 1 from pg_locks where locktype = 'advisory'"), [])
+        assert.isTrue((yield* fenceOf(one)) > before)
+        assert.isTrue((yield* starts(url())) > before)
+      }))
+
+    it.scoped("R3.1 a sequence that a DBA made meanwhile waits for the clock to go", () =>
+      Effect.gen(function*() {
+        const { query, url } = yield* database
+        const last = yield* Effect.scoped(Effect.gen(function*() {
+          const one = yield* node(url(), clock)
+          yield* query(createSequence(sequence, "1"))
+          assert.strictEqual((yield* refusal(url(), fresh))._tag, "DriverInvalid")
+          return yield* fenceOf(one)
+        }))
+        assert.isTrue((yield* starts(url(), fresh)) > last)
+      }))
+
+    it.scoped("R3.1 several first starts at once, each with another source: one makes it, the others are refused", () =>
+      Effect.gen(function*() {
+        const { query, url } = yield* database
+        yield* query("create schema other")
+        const program = yield* Layer.build(sql(url()))
+        const others = yield* Effect.provide(
+          Effect.flatMap(PgClient.PgClient, (client) =>
+            client.withTransaction(Effect.gen(function*() {
+              // as one of them does it, who has not committed yet
+              yield* client.unsafe(beginCreation)
+              yield* client.unsafe(createSequence(sequence, "8"))
+              const others = yield* Effect.fork(
+                Effect.forEach([clock, { driver: { schema: "other" } }], (options) => refusal(url(), options), {
+                  concurrency: "unbounded"
+                })
+              )
+              yield* query("select 1 from pg_locks where not granted").pipe(
+                Effect.repeat({ until: ({ length }) => length === 2 })
+              )
+              return others
+            }))),
+          program
+        )
+        assert.deepStrictEqual((yield* Fiber.join(others)).map(({ _tag }) => _tag), ["DriverInvalid", "DriverInvalid"])
+        assert.lengthOf(yield* query("select 1 from pg_sequences"), 1)
+      }))
+
+    it.scoped("R3.1 what names the clock is no lock of a user: nobody lists it, and a refused statement leaves it be", () =>
+      Effect.gen(function*() {
+        const { name, query, url } = yield* database
+        const server = yield* Server
+        yield* server.createRole("clerk")
+        const one = yield* node(url({ role: "clerk" }), clock)
+        assert.deepStrictEqual(yield* one.list, [])
+        const lease = yield* one.acquire("mine")
+        const theirs = lockId(yield* one.resolveKey("theirs"))
+        yield* Effect.forkScoped(
+          server.query("select pg_advisory_lock($1), pg_sleep(60)", [theirs], { database: name })
+        )
+        yield* query("select 1 from pg_locks where locktype = 'advisory' and objsubid = 1").pipe(
+          Effect.repeat({ until: ({ length }) => length === 2 })
+        )
+        // it may not end the session of somebody else
+        const error = yield* Effect.flip(one.forceRelease("theirs", { hard: true }))
+        assert.match(String(error), /permission denied/)
+        assert.isTrue(yield* lease.isValid)
+        assert.strictEqual((yield* refusal(url(), fresh))._tag, "DriverInvalid")
       }))
 
     it.scoped("R3.1 a sequence with a cache or a small step is refused", () =>
@@ -147,6 +254,27 @@ layer(layerServer(18), { excludeTestServices: true, timeout: 60_000 })("start", 
         const { name } = yield* database
         const pooler = yield* PgBouncer.make(yield* Server, { pooling: "session" })
         yield* starts(pooler.url({ database: name }))
+      }))
+
+    it.scoped("R10.4 advisory locks that always say yes: DriverInvalid, in each mode of start that asks the server", () =>
+      Effect.gen(function*() {
+        const { query, url } = yield* database
+        yield* alwaysYes(query)
+        const shadowed = url({ settings: { search_path: "fake, pg_catalog, public" } })
+        for (const start of ["eager", "strict"] as const) {
+          const error = yield* refusal(shadowed, { start, driver: { restartQuarantine: false } })
+          assert(error._tag === "DriverInvalid")
+          assert.match(error.message, /two sessions were given one lock/)
+          assert.match(error.fix, /search_path/)
+        }
+        const lazy = yield* node(shadowed, { start: "lazy" })
+        assert.strictEqual(
+          (yield* Effect.flip(lazy.withLock(Effect.void, "k", { waitTimeout: 0 })))._tag,
+          "ProviderFailed"
+        )
+        // the functions are of no matter to those who do not see them
+        yield* starts(url())
+        assert.deepStrictEqual(yield* query("select 1 from pg_locks where locktype = 'advisory'"), [])
       }))
 
     it.scoped("R10.4 a standby: DriverInvalid", () =>

@@ -4,6 +4,7 @@
 import type { DriverError, Finding } from "effect-locking/LockDriver"
 import * as Effect from "effect/Effect"
 import type { Settings } from "./driver.js"
+import { alwaysYes, unlessUseless } from "./probe.js"
 import type { Session } from "./session.js"
 import * as sql from "./sql.js"
 
@@ -11,6 +12,8 @@ export const check = (session: Session, settings: Settings): Effect.Effect<Reado
   Effect.gen(function*() {
     const { limit, serverVersion } = yield* session.opened
     const [row] = yield* session.run({ text: sql.checks })
+    // a start that had no second connection could not ask
+    const isUseless = yield* Effect.isFailure(unlessUseless(session.run, settings.client))
     const [version, standbys, asynchronous, locks, slots] = row!
     return [
       {
@@ -21,6 +24,9 @@ export const check = (session: Session, settings: Settings): Effect.Effect<Reado
           ? "Nothing to do."
           : "From 17 on the server also ends a session of which a request got lost half way."
       },
+      ...(isUseless
+        ? [{ severity: "error", code: "ALWAYS_YES", message: alwaysYes.message, fix: alwaysYes.fix! } as const]
+        : []),
       ...(standbys > 0 && asynchronous > 0
         ? [
           {

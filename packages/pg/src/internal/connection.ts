@@ -4,6 +4,7 @@
 import { DriverError } from "effect-locking/LockDriver"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
+import type { Socket } from "node:net"
 import type * as Pg from "pg"
 import { Prepared } from "./prepared.js"
 
@@ -17,6 +18,8 @@ export interface Connection {
   /** Ends once the server has let go of the session, or after this many milliseconds. */
   readonly close: (limit: number) => Effect.Effect<void>
   readonly isOver: () => boolean
+  /** The two ends of it as this process sees them, in the words of `sql.facts`. */
+  readonly ends: () => string
 }
 
 export type Statement =
@@ -83,7 +86,7 @@ export const open = (
 
 /** The socket itself: the last resort, which needs no word to or from the server. */
 const streamOf = (client: Pg.Client) =>
-  (client as unknown as { readonly connection: { readonly stream: { destroy(): void } } }).connection.stream
+  (client as unknown as { readonly connection: { readonly stream: Socket } }).connection.stream
 
 const isPipelined = (client: Pg.Client): boolean => "pipeline" in client && client.pipeline === true
 
@@ -124,7 +127,11 @@ const connect = (client: Pg.Client, handlers: Handlers): Effect.Effect<Connectio
           connection.destroy,
           limit
         ),
-      isOver: () => isOver
+      isOver: () => isOver,
+      ends: () => {
+        const { localAddress, localPort, remoteAddress, remotePort } = streamOf(client)
+        return [localAddress, localPort, remoteAddress, remotePort].join(" ")
+      }
     }
     // an error without a listener ends the process; "end" follows when the connection is unusable
     client.on("error", (error) => fault ??= error)

@@ -192,4 +192,4 @@ const beat: Row = { action: Action.beat, ids: nobody }
 const sessionEnded: Renewal = { _tag: "Lost", reason: "session-ended" }
 
 const releasedOf = (codes: ReadonlyArray<bigint>): Released =>
-  codes.includes(BigInt(Code.woke)) ? "woke" : codes.includes(BigInt(Code.done)) ? "released" : "gone"
+  codes.includes(BigInt(Code.gone)) ? "gone" : codes.includes(BigInt(Code.woke)) ? "woke" : "released"

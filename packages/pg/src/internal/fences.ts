@@ -29,27 +29,18 @@ export const prepare = (
   last: bigint
 ): Effect.Effect<bigint, DriverError> =>
   Effect.gen(function*() {
-    const elsewhere = yield* query(connection, { text: sql.otherSequences, values: [name, source.schema] })
-    if (elsewhere.length > 0) {
-      return yield* unfit(
-        `fences of this database come from the schema ${elsewhere.map(([schema]) => `"${schema}"`).join(", ")} already`,
-        `Give every layer on this database the same \`schema\`: ${
-          elsewhere.map(([schema]) => `"${schema}"`).join(" or ")
-        }.`
-      )
-    }
     let found = yield* look(connection, source)
     if (source.fence === "clock") {
-      return found === undefined ? 0n : yield* unfit(
-        "fences of this database come from a sequence already, and the clock would run backwards against it",
-        `Leave out \`fence: "clock"\`, or stop every program that locks here and drop the sequence ${
-          sequenceOf(source)
-        }.`
-      )
+      // of two that start at once with different sources, one sees the other
+      yield* query(connection, { text: sql.claimClock })
+      yield* look(connection, source)
+      return 0n
     }
     if (found === undefined) {
+      yield* query(connection, { text: sql.beginCreation })
+      yield* look(connection, source)
       yield* Effect.mapError(
-        query(connection, { text: sql.createSequenceOnce(sequenceOf(source), serverTime) }),
+        query(connection, { text: `${sql.createSequence(sequenceOf(source), serverTime)}; commit` }),
         (error) =>
           codeOf(error) === insufficientPrivilege || codeOf(error) === noSchema ? missing(source, serverTime) : error
       )
@@ -84,14 +75,39 @@ const missing = (source: Source, serverTime: string): DriverError =>
 const insufficientPrivilege = "42501"
 const noSchema = "3F000"
 
+/** What is known of the sequence. Fails where fences come from something else. */
 const look = (connection: Connection, source: Source) =>
-  Effect.map(
-    query(connection, { text: sql.sequenceFacts, values: [sequenceOf(source)] }),
-    ([row]) =>
-      row === undefined || row[0] !== true ? undefined : {
-        cache: row[1] as string,
-        increment: row[2] as string,
-        start: row[3] as string,
-        allowed: row[4] as boolean
-      }
-  )
+  Effect.gen(function*() {
+    const elsewhere = yield* query(connection, { text: sql.otherSequences, values: [name, source.schema] })
+    if (elsewhere.length > 0) {
+      const schemas = elsewhere.map(([schema]) => `"${schema}"`)
+      return yield* unfit(
+        `fences of this database come from the schema ${schemas.join(", ")} already`,
+        `Give every layer on this database the same \`schema\`: ${schemas.join(" or ")}.`
+      )
+    }
+    const [row] = yield* query(connection, { text: sql.sequenceFacts, values: [sequenceOf(source)] })
+    const [exists, cache, increment, start, allowed, isClocked] = row as [
+      boolean,
+      string,
+      string,
+      string,
+      boolean,
+      boolean
+    ]
+    if (source.fence === "clock" && exists) {
+      return yield* unfit(
+        "fences of this database come from a sequence already, and the clock would run backwards against it",
+        `Leave out \`fence: "clock"\`, or stop every program that locks here and drop the sequence ${
+          sequenceOf(source)
+        }.`
+      )
+    }
+    if (source.fence === "sequence" && isClocked) {
+      return yield* unfit(
+        "fences of this database come from the clock for programs that run, and a sequence would run backwards against it",
+        "Stop every program on this database that has `fence: \"clock\"`, or give it to this one, too."
+      )
+    }
+    return exists ? { cache, increment, start, allowed } : undefined
+  })

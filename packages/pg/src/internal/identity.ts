@@ -3,3 +3,6 @@ import { randomUUID } from "node:crypto"
 
 /** Of a session or a question: never twice, in any process. */
 export const uniqueName = (): string => randomUUID()
+
+/** Of a lock that nobody else asks for. */
+export const uniqueNumber = (): string => BigInt(`0x${uniqueName().replaceAll("-", "").slice(0, 15)}`).toString()

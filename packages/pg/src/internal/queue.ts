@@ -42,7 +42,7 @@ export interface StatementJob {
 }
 
 export type Lone = Statement & {
-  /** Rows whose locks it takes, and may leave behind when it fails. */
+  /** Rows whose locks it takes, and may leave behind when it fails. It then answers codes. */
   readonly touches?: ReadonlyArray<Row> | undefined
 }
 
@@ -51,7 +51,15 @@ export type Job = RowsJob | StatementJob
 /** A grant must not be sent in two pieces, of which the second may be lost on the way: fewer bytes than a segment has. */
 const mostRows = 60
 
-const notOurs = BigInt(Code.notOurs)
+const foreign = () => new Error("the session was given to somebody else: is there a pooler before the server?")
+
+const denied = () => new Error("the session did not hold a lock that it was given: did somebody else unlock it there?")
+
+/** Whether some row answers so. */
+export const answers = (rows: Rows, code: number): boolean => {
+  const text = String(code)
+  return rows.some(([answer]) => answer === text)
+}
 
 /** Fewer jobs are not worth two statements. */
 const fewestApart = 16
@@ -99,7 +107,7 @@ export const make = (options: {
     done: (isRepaired: boolean) => void
   ) => void
   /** What the session holds is not what the books say: it has to end. */
-  readonly onForeign: () => void
+  readonly onForeign: (error: Error) => void
 }): Queue => {
   const jobs: Array<Job> = []
   let connection: Connection | undefined
@@ -111,7 +119,7 @@ export const make = (options: {
     current: Connection,
     statement: Statement,
     all: ReadonlyArray<Job>,
-    touched: ReadonlyArray<Row>,
+    touched: ReadonlyArray<Row> | undefined,
     settle: (rows: Rows) => Tell
   ) => {
     sent = all
@@ -120,7 +128,7 @@ export const make = (options: {
       if (connection !== current) return
       if (!(rows instanceof Error)) {
         done()
-        const tell = settle(rows)
+        const tell = touched === undefined ? settle(rows) : trusted(rows, all, settle)
         // those who were answered together ask again together, at the end of the tick
         isGathering = all.length > 1 && jobs.length < all.length / 2
         if (isGathering) afterTick(gathered)
@@ -129,14 +137,28 @@ export const make = (options: {
       }
       // the end of the connection follows, with the same consequences
       if (!isAnswer(rows)) return
-      options.repair(current, marker, touched, (isRepaired) => {
+      options.repair(current, marker, touched ?? [], (isRepaired) => {
         if (connection !== current) return
-        if (!isRepaired) return options.onForeign()
+        if (!isRepaired) return options.onForeign(foreign())
         done()
         for (const job of all) job.fail(failure("no", "PostgreSQL refused a statement", rows))
         pump()
       })
     })
+  }
+
+  /** On any doubt of what the session holds it has to end. */
+  const trusted = (rows: Rows, all: ReadonlyArray<Job>, settle: (rows: Rows) => Tell): Tell => {
+    if (answers(rows, Code.notOurs)) {
+      const error = foreign()
+      options.onForeign(error)
+      return () => {
+        for (const job of all) job.fail(failure("no", "the session with PostgreSQL ended", error))
+      }
+    }
+    const tell = settle(rows)
+    if (answers(rows, Code.gone)) options.onForeign(denied())
+    return tell
   }
 
   const gathered = () => {
@@ -160,8 +182,8 @@ export const make = (options: {
         jobs.shift()
         const lone = first.statement(marker)
         if (lone === undefined) continue
-        const { touches = [], ...statement } = lone
-        queue.asked = touches.length
+        const { touches, ...statement } = lone
+        queue.asked = touches?.length ?? 0
         send(current, statement, [first], touches, (answer) => first.settle(answer))
         continue
       }
@@ -186,14 +208,8 @@ export const make = (options: {
         sizes.push(added.length)
       }
       if (rows.length === 0) continue
-      send(current, toStatement(options.batch, marker, rows), batch, rows, (answers) => {
-        const codes = answers.map(([code]) => BigInt(code as string))
-        if (codes.includes(notOurs)) {
-          options.onForeign()
-          return () => {
-            for (const job of batch) job.fail(failure("no", "the session with PostgreSQL ended"))
-          }
-        }
+      send(current, toStatement(options.batch, marker, rows), batch, rows, (answered) => {
+        const codes = answered.map(([code]) => BigInt(code as string))
         let at = 0
         const tells = batch.map((job, i) => job.settle(codes.slice(at, at += sizes[i]!)))
         return () => {

@@ -4,7 +4,7 @@
  */
 import { type Books, undoOf } from "./books.js"
 import type { Connection } from "./connection.js"
-import { type Row, toStatement } from "./queue.js"
+import { answers, type Row, toStatement } from "./queue.js"
 import * as sql from "./sql.js"
 
 export const repair = (options: {
@@ -17,7 +17,7 @@ export const repair = (options: {
   readonly done: (isRepaired: boolean) => void
 }): void => {
   const { batch, books, connection, done, marker, touched } = options
-  connection.send({ text: sql.ownLocks }, (held) => {
+  connection.send({ text: sql.ownLocks, values: [marker] }, (held) => {
     if (held instanceof Error) return done(false)
     const expected = books.expected()
     const undo = new Map(touched.flatMap((row) => {
@@ -25,7 +25,10 @@ export const repair = (options: {
       return known === undefined ? [] : [known]
     }))
     const rows: Array<Row> = []
-    for (const [id, mode] of held) {
+    for (const [isOurs, id, mode] of held) {
+      // another session refuses what was prepared on ours
+      if (isOurs !== true) return done(false)
+      if (id === null) break
       const name = `${id} ${mode}`
       if (expected.delete(name)) continue
       const row = undo.get(name)
@@ -35,6 +38,9 @@ export const repair = (options: {
     // a lock that is in the books and not at the server cannot be mended
     if (expected.size > 0) return done(false)
     if (rows.length === 0) return done(true)
-    connection.send(toStatement(batch, marker, rows), (answers) => done(!(answers instanceof Error)))
+    connection.send(
+      toStatement(batch, marker, rows),
+      (codes) => done(!(codes instanceof Error || answers(codes, sql.Code.notOurs) || answers(codes, sql.Code.gone)))
+    )
   })
 }

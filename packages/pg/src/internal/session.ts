@@ -13,7 +13,7 @@ import { Books, type Owned } from "./books.js"
 import * as connections from "./connection.js"
 import * as fences from "./fences.js"
 import { uniqueName } from "./identity.js"
-import { pooled, unlessPooled } from "./pooler.js"
+import { pooled, unlessUnfit } from "./probe.js"
 import * as queues from "./queue.js"
 import { repair } from "./repair.js"
 import * as sql from "./sql.js"
@@ -101,7 +101,7 @@ export const make = (
       now,
       batch,
       repair: (connection, marker, touched, done) => repair({ connection, batch, marker, books, touched, done }),
-      onForeign: () => drop(new Error("the session was given to somebody else: is there a pooler before the server?"))
+      onForeign: (error) => drop(error)
     })
 
     /** Whatever the session held is lost. Those who wait try again, on the next one. */
@@ -128,20 +128,19 @@ export const make = (
           }
         })
         opening.connection = connection
-        const [[serverVersion, pid, isStandby, slots, serverStart, serverNow]] =
+        const [[serverVersion, pid, isStandby, slots, serverStart, serverNow, ends]] =
           (yield* connections.query(connection, { text: sql.facts })) as [
-            [number, number, boolean, string, string, string]
+            [number, number, boolean, string, string, string, string]
           ]
         if (serverVersion < oldestServer) return yield* tooOld(serverVersion)
         if (isStandby) return yield* standby
         // before anything is set: what is set on a pooler's session is set for its other clients, too
-        if (!isProbed) yield* unlessPooled(connection, pid, settings.client)
+        // each time, since the way there may be another one by now; where both see the same ends nothing is between them
+        if (!isProbed || ends !== connection.ends()) yield* unlessUnfit(connection, pid, settings.client)
         isProbed = true
         const marker = uniqueName()
-        const [[owner]] = (yield* connections.query(connection, { text: sql.claimSession, values: [marker] })) as [
-          [string]
-        ]
-        if (owner !== marker) return yield* pooled
+        const [claimed] = yield* connections.query(connection, { text: sql.claimSession, values: [marker, pid] })
+        if (claimed![0] !== marker) return yield* pooled
         yield* connections.query(connection, {
           text: sql.sessionSettings({
             sessionTtl: Math.ceil(keptFor),

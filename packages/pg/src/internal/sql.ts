@@ -129,24 +129,31 @@ export const group = (fence: string, shared: boolean): string => {
 m as materialized (select * from a),
 v as materialized (select bool_and(ok) and count(*) = cardinality($2::int8[]) as won from m)
 select (case when m.ok is null then ${Code.notOurs} when v.won then ${fence}
- when m.ok then case when ${unlock} then ${Code.busy} else ${Code.busy} end else ${Code.busy} end)::text
+ when m.ok then case when ${unlock} then ${Code.busy} else ${Code.gone} end else ${Code.busy} end)::text
 from m, v order by m.i`
 }
 
 /** The number of a lock, as the views of the server have it in two halves. */
 const lockNumber = "(classid::int8 << 32) | objid::int8"
 
-/**
- * The locks of this session, so that what a failed batch left behind can be seen. It reads no table that databases share,
- * which would take a lock where there may be no room for one.
- */
-export const ownLocks = `select case when objsubid = 1 then (${lockNumber})::text
- else (classid::int8 - (classid::int8 >> 31 << 32))::text || ',' || (objid::int8 - (objid::int8 >> 31 << 32))::text end,
- mode from pg_lock_status() where locktype = 'advisory' and pid = pg_backend_pid()`
+/** Shared by the sessions whose fences come from the clock; apart from the numbers of keys, like interest and intent. */
+const clockLock = ["1701978229", "1668047723"] as const
 
-/** Claims the session if nobody has; another answer than the marker means that it is shared with somebody. */
-export const claimSession = `select case when coalesce(current_setting('${marker}', true), '') in ('', $1)
- then set_config('${marker}', $1, false) else current_setting('${marker}') end`
+const isClock = `(objsubid = 2 and classid = ${clockLock[0]} and objid = ${clockLock[1]})`
+
+/**
+ * The locks of this session, so that what a failed batch left behind can be seen: each behind whether the session is that
+ * of the marker, and one row without a lock where there is none. It reads no table that databases share, which would take
+ * a lock where there may be no room for one.
+ */
+export const ownLocks = `select ${mine("$1")}, held.* from (select) one left join (
+ select case when objsubid = 1 then (${lockNumber})::text
+ else (classid::int8 - (classid::int8 >> 31 << 32))::text || ',' || (objid::int8 - (objid::int8 >> 31 << 32))::text end,
+ mode from pg_lock_status() where locktype = 'advisory' and pid = pg_backend_pid() and not ${isClock}) held on true`
+
+/** Claims the session that was asked before, if nobody has; without the marker as its answer it is shared with somebody. */
+export const claimSession = `select case when pg_backend_pid() = $2::int
+ and coalesce(current_setting('${marker}', true), '') in ('', $1) then set_config('${marker}', $1, false) end`
 
 /** A dead link is noticed after eleven seconds. */
 const keepalives = ["set tcp_keepalives_idle = 5", "set tcp_keepalives_interval = 2", "set tcp_keepalives_count = 3"]
@@ -185,17 +192,24 @@ export const listenerSettings = (applicationName: string): string =>
 const slots = `current_setting('max_locks_per_transaction')::int8
   * (current_setting('max_connections')::int8 + current_setting('max_prepared_transactions')::int8)`
 
-/** What a session must know of its server. `start` is when the server last forgot its sessions, in microseconds. */
+/**
+ * What a session must know of its server: among it when the server last forgot its sessions and what time it is, in
+ * microseconds, and the two ends of the connection as the server sees them.
+ */
 export const facts = `select current_setting('server_version_num')::int, pg_backend_pid(), pg_is_in_recovery(),
  ${slots},
  (extract(epoch from greatest(pg_postmaster_start_time(), (select stats_reset from pg_stat_wal)))*1000000)::int8::text,
- ${clockFence}::text`
+ ${clockFence}::text,
+ concat_ws(' ', host(inet_client_addr()), inet_client_port(), host(inet_server_addr()), inet_server_port())`
 
 /** How many advisory locks there are in all databases of the server. */
 export const lockCount = "select count(*)::int from pg_locks where locktype = 'advisory'"
 
+/** What is known of the sequence, and whether there are sessions whose fences come from the clock. */
 export const sequenceFacts = `select c.oid is not null, s.seqcache::text, s.seqincrement::text, s.seqstart::text,
- c.oid is not null and has_sequence_privilege(c.oid, 'USAGE') and has_sequence_privilege(c.oid, 'UPDATE')
+ c.oid is not null and has_sequence_privilege(c.oid, 'USAGE') and has_sequence_privilege(c.oid, 'UPDATE'),
+ exists (select from pg_lock_status() where locktype = 'advisory' and ${isClock}
+  and database = (select oid from pg_database where datname = current_database()))
 from (select to_regclass($1) r) q left join pg_class c on c.oid = q.r and c.relkind = 'S'
 left join pg_sequence s on s.seqrelid = c.oid`
 
@@ -209,13 +223,17 @@ export const createSequence = (sequence: string, at: string): string =>
 
 const bumpLock = 7_309_940_836_261_953_901n
 
+/** One after the other, to the end of the transaction: who makes a source of fences ready, and who moves it. */
+const serially = `select pg_advisory_xact_lock(${bumpLock})`
+
 /**
  * Two at once would both find none, and one of them would fail. And it waits for the disk: a sequence that a crash takes
  * back would say that there was never a grant before.
  */
-export const createSequenceOnce = (sequence: string, at: string): string =>
-  `select pg_advisory_xact_lock(${bumpLock}), set_config('synchronous_commit', 'on', true);
-${createSequence(sequence, at)}`
+export const beginCreation = `begin; ${serially}, set_config('synchronous_commit', 'on', true)`
+
+/** From the end of it no sequence is made where this session is seen, and whatever was made before is seen here. */
+export const claimClock = `${serially}; select pg_advisory_lock_shared(${clockLock.join(", ")})`
 
 /**
  * Moves the sequence up to the clock, in one transaction. A crash and a fail-over end every session, so a bump at each
@@ -223,7 +241,7 @@ ${createSequence(sequence, at)}`
  * drawn meanwhile.
  */
 export const bump = (sequence: string, last: bigint): string =>
-  `select pg_advisory_xact_lock(${bumpLock});
+  `${serially};
 select case when us > coalesce(pg_sequence_last_value(${quoteLiteral(sequence)}::regclass), 0) + 10000
  then setval(${quoteLiteral(sequence)}, us) end
 from (select greatest(${clockFence}, ${last + 1n}) us offset 0) e`
