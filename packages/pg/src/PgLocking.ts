@@ -159,12 +159,16 @@ type Wants<Options> = Options extends { readonly connection: Connection } ? neve
 export const driver = <const Options extends DriverOptions = {}>(
   given?: Options
 ): Effect.Effect<LockDriver, LockError.InvalidOptions, Scope.Scope | Wants<Options>> =>
-  open(given ?? {}, defaultName()) as Effect.Effect<LockDriver, LockError.InvalidOptions, Scope.Scope | Wants<Options>>
+  Effect.map(open(given ?? {}, defaultName()), ({ driver }) => driver) as Effect.Effect<
+    LockDriver,
+    LockError.InvalidOptions,
+    Scope.Scope | Wants<Options>
+  >
 
 const open = (
   given: DriverOptions,
   name: string
-): Effect.Effect<LockDriver, LockError.InvalidOptions, Scope.Scope | PgClient> =>
+): Effect.Effect<drivers.Opened, LockError.InvalidOptions, Scope.Scope | PgClient> =>
   Effect.gen(function*() {
     const parsed = options.parse(given)
     if ("_tag" in parsed) return yield* parsed
@@ -242,8 +246,9 @@ const make = (
   Effect.gen(function*() {
     const [own, common] = options.split(given)
     const session = common.session ?? defaultName()
-    const locking = yield* Locking.make(yield* open(own, session), { ...common, session })
-    const service: PgLocking = { [TypeId]: TypeId, transactionLock: transaction.make(locking) }
+    const { beside, driver } = yield* open(own, session)
+    const locking = yield* Locking.make(driver, { ...common, session })
+    const service: PgLocking = { [TypeId]: TypeId, transactionLock: transaction.make(locking, beside) }
     return Context.make(Locking.Locking, locking).pipe(Context.add(PgLocking, service))
   })
 
