@@ -146,6 +146,27 @@ layer(layerServer(18), { excludeTestServices: true, timeout: 60_000 })("inside a
         }))
     }
 
+    it.scoped("R1.6 R9.5 beside a reader of its own process who waits already, it keeps readers elsewhere back", () =>
+      Effect.gen(function*() {
+        const { query, url } = yield* database
+        const context = yield* Layer.build(program(url()))
+        const announced = query("select mode from pg_locks where locktype = 'advisory' and objsubid = 2 order by mode")
+        const lease = yield* (yield* node(url())).acquire("k")
+        const reader = yield* Context.get(context, Locking.Locking)
+          .withLock(Effect.void, "k", { mode: "shared", waitTimeout: "20 seconds" })
+          .pipe(Effect.fork)
+        yield* until(Effect.map(announced, ({ length }) => length === 1))
+        const waiter = yield* transaction(PgLocking.transactionLock("k", { waitTimeout: "20 seconds" })).pipe(
+          Effect.provide(context),
+          Effect.fork
+        )
+        yield* until(Effect.map(announced, ({ length }) => length === 2))
+        assert.deepStrictEqual(yield* announced, [{ mode: "ExclusiveLock" }, { mode: "ShareLock" }])
+        yield* lease.release
+        yield* Fiber.join(waiter)
+        yield* Fiber.join(reader)
+      }))
+
     it.scoped("R9.5 never waits inside the server", () =>
       Effect.gen(function*() {
         const { name, query, url } = yield* database
