@@ -255,11 +255,13 @@ const make = (
 /**
  * Takes a lock that the transaction in context holds until it commits or rolls back: lock, data and commit have one
  * fate, with no lease to lose. It excludes ordinary locks of the same key, and wakes those who wait for them when it
- * ends. To be the first statement of the transaction, so that what follows reads what earlier holders wrote.
+ * ends. To be the first statement of the transaction, so that what follows reads what earlier holders wrote. Taken in a
+ * nested transaction that fails, it goes with the rollback to its savepoint.
  *
  * Tries until `waitTimeout`, and never waits inside the server. Fails `TransactionInvalid` outside of a transaction and
  * under an isolation above READ COMMITTED, whose snapshot may be older than the lock; `WaitTimeout`, or `LockBusy` after
- * one attempt; `ProviderFailed` when a statement fails.
+ * one attempt; `ProviderFailed` when a statement fails, or with `retryAfter` when the server has restarted and leases
+ * from before that are believed in for longer than this call may wait.
  *
  * @example
  * ```ts

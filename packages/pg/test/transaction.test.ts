@@ -14,7 +14,7 @@ const program = <const Options extends PgLocking.PgLockingOptions>(url: string, 
 const transaction = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
   Effect.flatMap(PgClient.PgClient, (client) => client.withTransaction(effect))
 
-/** Sections of one key, one after the other, until the scope closes; ends once each has begun. */
+/** Sections of one key, without a pause, until the scope closes; ends once each has begun. */
 const sections = (locking: Locking.Locking, mode: LockMode) =>
   Effect.forEach([20, 27, 34, 41], (millis) =>
     Effect.gen(function*() {
@@ -88,7 +88,9 @@ layer(layerServer(18), { excludeTestServices: true, timeout: 60_000 })("inside a
             const { query, url } = yield* database
             const context = yield* Layer.build(program(url()))
             const locking = Context.get(context, Locking.Locking)
-            const others = whose === "its own process" ? [locking] : [yield* node(url()), yield* node(url())]
+            const others = whose === "its own process"
+              ? [locking]
+              : yield* Effect.replicateEffect(node(url()), mode === "shared" ? 2 : 1)
             for (const other of others) yield* sections(other, mode)
             const inside = transaction(Effect.zipRight(
               PgLocking.transactionLock("k", { waitTimeout: "15 seconds" }),
@@ -131,8 +133,10 @@ layer(layerServer(18), { excludeTestServices: true, timeout: 60_000 })("inside a
           ).pipe(Effect.provide(context), Effect.fork)
           // an intent and an interest
           yield* until(Effect.map(announced, ({ length }) => length === 2))
-          const readers = yield* Effect.forEach([here, there], (locking) => Effect.fork(read(locking)))
-          yield* until(Effect.map(announced, ({ length }) => length === 3))
+          // the server wakes those elsewhere; with none there, it wakes nobody
+          const who = end === "its time-out" ? [here] : [here, there]
+          const readers = yield* Effect.forEach(who, (locking) => Effect.fork(read(locking)))
+          yield* until(Effect.map(announced, ({ length }) => length === 1 + who.length))
           assert.isTrue(readers.every((fiber) => fiber.unsafePoll() === null))
           if (end === "a grant") yield* Deferred.succeed(leave, undefined)
           if (end === "an interruption") yield* Fiber.interruptFork(waiter)
@@ -165,6 +169,24 @@ layer(layerServer(18), { excludeTestServices: true, timeout: 60_000 })("inside a
         yield* lease.release
         yield* Fiber.join(waiter)
         yield* Fiber.join(reader)
+      }))
+
+    it.scoped("R1.6 R6.4 R9.5 while it waits, no more than four readers of its own process join those who hold it", () =>
+      Effect.gen(function*() {
+        const { query, url } = yield* database
+        const context = yield* Layer.build(program(url()))
+        const here = Context.get(context, Locking.Locking)
+        const lease = yield* here.acquire("k", { mode: "shared" })
+        const waiter = yield* transaction(PgLocking.transactionLock("k", { waitTimeout: "20 seconds" })).pipe(
+          Effect.provide(context),
+          Effect.fork
+        )
+        yield* until(Effect.map(query("select 1 from pg_locks where objsubid = 2"), ({ length }) => length === 2))
+        const join = here.withLockIfAvailable(Effect.void, "k", { mode: "shared" })
+        const joined = yield* Effect.all(Array.from({ length: 8 }, () => join))
+        assert.isAtMost(joined.filter(Option.isSome).length, 4)
+        yield* lease.release
+        yield* Fiber.join(waiter)
       }))
 
     it.scoped("R9.5 never waits inside the server", () =>

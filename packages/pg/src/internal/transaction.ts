@@ -147,17 +147,18 @@ const announced = <A, E>(
     const { books } = session
     const wake = () => void wakes.unsafeOffer(undefined)
     const waiter: Waiter = { mode: "exclusive", wake, isBeside: true }
-    const interest = () => books.interests.get(ids.lock)
     let isAnnouncing = false
     const announce = Effect.suspend(() => {
-      const known = interest()
-      if (isAnnouncing || (known?.registered === true && known.hasIntent)) return Effect.void
+      const { hasIntent, registered } = books.interestIn(ids)
+      if (isAnnouncing || (registered && hasIntent)) return Effect.void
       isAnnouncing = true
       return Effect.zipRight(listener.opened, register(session, [ids], true)).pipe(
         // only a try after it may rely on a wake-up
-        Effect.zipRight(Effect.sync(() => known?.registered === true || wake())),
+        Effect.zipRight(Effect.sync(() => registered || wake())),
         Effect.ensuring(Effect.sync(() => isAnnouncing = false)),
         Effect.ignore,
+        // a layer that closes waits for neither
+        Effect.interruptible,
         Effect.forkIn(scope)
       )
     })
@@ -179,7 +180,7 @@ const announced = <A, E>(
           const rest = Effect.ignore(withdraw(session, [ids], waiter, hasWon))
           // readers here stood back for it, of which the server tells only those elsewhere
           const wakeReaders = Effect.sync(() => hasWon || books.wake(ids.lock))
-          return Effect.forkIn(Effect.zipRight(rest, wakeReaders), scope)
+          return Effect.forkIn(Effect.interruptible(Effect.zipRight(rest, wakeReaders)), scope)
         })
     )
   })
