@@ -160,12 +160,16 @@ type Wants<Options> = Options extends { readonly connection: Connection } ? neve
 export const driver = <const Options extends DriverOptions = {}>(
   given?: Options
 ): Effect.Effect<LockDriver, LockError.InvalidOptions, Scope.Scope | Wants<Options>> =>
-  open(given ?? {}, defaultName()) as Effect.Effect<LockDriver, LockError.InvalidOptions, Scope.Scope | Wants<Options>>
+  Effect.map(open(given ?? {}, defaultName()), ({ driver }) => driver) as Effect.Effect<
+    LockDriver,
+    LockError.InvalidOptions,
+    Scope.Scope | Wants<Options>
+  >
 
 const open = (
   given: DriverOptions,
   name: string
-): Effect.Effect<LockDriver, LockError.InvalidOptions, Scope.Scope | PgClient> =>
+): Effect.Effect<drivers.Opened, LockError.InvalidOptions, Scope.Scope | PgClient> =>
   Effect.gen(function*() {
     const parsed = options.parse(given)
     if ("_tag" in parsed) return yield* parsed
@@ -243,19 +247,22 @@ const make = (
   Effect.gen(function*() {
     const [own, common] = options.split(given)
     const session = common.session ?? defaultName()
-    const locking = yield* Locking.make(yield* open(own, session), { ...common, session })
-    const service: PgLocking = { [TypeId]: TypeId, transactionLock: transaction.make(locking) }
+    const { beside, driver } = yield* open(own, session)
+    const locking = yield* Locking.make(driver, { ...common, session })
+    const service: PgLocking = { [TypeId]: TypeId, transactionLock: transaction.make(locking, beside) }
     return Context.make(Locking.Locking, locking).pipe(Context.add(PgLocking, service))
   })
 
 /**
  * Takes a lock that the transaction in context holds until it commits or rolls back: lock, data and commit have one
  * fate, with no lease to lose. It excludes ordinary locks of the same key, and wakes those who wait for them when it
- * ends. To be the first statement of the transaction, so that what follows reads what earlier holders wrote.
+ * ends. To be the first statement of the transaction, so that what follows reads what earlier holders wrote. Taken in a
+ * nested transaction that fails, it goes with the rollback to its savepoint.
  *
  * Tries until `waitTimeout`, and never waits inside the server. Fails `TransactionInvalid` outside of a transaction and
  * under an isolation above READ COMMITTED, whose snapshot may be older than the lock; `WaitTimeout`, or `LockBusy` after
- * one attempt; `ProviderFailed` when a statement fails.
+ * one attempt; `ProviderFailed` when a statement fails, or with `retryAfter` when the server has restarted and leases
+ * from before that are believed in for longer than this call may wait.
  *
  * @example
  * ```ts

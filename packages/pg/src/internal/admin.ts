@@ -72,7 +72,10 @@ interface Seen {
 export interface Questions extends Pick<LockDriver, "inspect" | "forceRelease"> {
   readonly list: Effect.Effect<ReadonlyArray<HeldKey>, DriverError>
   /** Who holds one of the locks. The server's table of locks is dear, so it is looked at once a second only. */
-  readonly glance: (locks: ReadonlyArray<string>) => Effect.Effect<Holder | undefined, DriverError>
+  readonly glance: (
+    locks: ReadonlyArray<string>,
+    run?: Session["run"]
+  ) => Effect.Effect<Holder | undefined, DriverError>
   /** From the channel of this driver. */
   readonly onMessage: (payload: string) => void
 }
@@ -91,8 +94,8 @@ export const make = (options: {
     const send = (to: string, message: Message) =>
       session.run({ text: "select pg_notify($1, $2)", values: [sql.askChannel(to), JSON.stringify(message)] })
 
-    const see = (statement: Statement): Effect.Effect<ReadonlyArray<Seen>, DriverError> =>
-      Effect.map(session.run(statement), (rows) => rows.map(seenOf))
+    const see = (statement: Statement, run = session.run): Effect.Effect<ReadonlyArray<Seen>, DriverError> =>
+      Effect.map(run(statement), (rows) => rows.map(seenOf))
 
     const held = (locks: ReadonlyArray<string>): ReadonlyArray<Owned> =>
       session.books.owned.filter(({ ids }) => locks.length === 0 || ids.some(({ lock }) => locks.includes(lock)))
@@ -175,12 +178,12 @@ export const make = (options: {
 
     return {
       onMessage: (payload) => inbox.unsafeOffer(payload),
-      glance: (locks) =>
+      glance: (locks, run) =>
         Effect.suspend(() => {
           if (session.now() < glancedAt + glanceEvery) return Effect.succeed(undefined)
           glancedAt = session.now()
           return Effect.map(
-            see(onLocks(locks)),
+            see(onLocks(locks), run),
             ([first]): Holder | undefined => first && { ...holderOf(first, []), session: first.details["application"] }
           )
         }),

@@ -39,10 +39,17 @@ export interface Interest {
 export interface Waiter {
   readonly mode: LockMode
   readonly wake: () => void
+  /** It tries on a connection of its own, so this session has to give way to it as to another process. */
+  readonly isBeside?: true
 }
 
 export const hasWriter = ({ waiters }: Interest): boolean => {
   for (const { mode } of waiters.values()) if (mode === "exclusive") return true
+  return false
+}
+
+const hasBeside = ({ waiters }: Interest): boolean => {
+  for (const { isBeside } of waiters.values()) if (isBeside === true) return true
   return false
 }
 
@@ -83,8 +90,15 @@ export class Books {
   }
 
   isOpenTo(ids: LockIds, mode: LockMode): boolean {
+    if (mode === "shared" && this.isWantedBeside(ids)) return false
     const lock = this.locks.get(ids.lock)
     return lock === undefined || (mode === "shared" && lock.mode === "shared")
+  }
+
+  /** A transaction of this process waits for it, of which the server does not tell the session that registered it. */
+  isWantedBeside({ lock }: LockIds): boolean {
+    const interest = this.interests.get(lock)
+    return interest !== undefined && hasBeside(interest)
   }
 
   shares(ids: LockIds): boolean {

@@ -147,8 +147,7 @@ class PgContention implements Contention {
     return Effect.suspend(() => {
       if (!this.isWaiting) return Effect.void
       this.isWaiting = false
-      for (const { lock } of this.ids) session.books.interests.get(lock)?.waiters.delete(this)
-      return session.isOpen() ? withdraw(session, this.ids, this.hasWon) : Effect.sync(() => forget(session, this.ids))
+      return withdraw(session, this.ids, this, this.hasWon)
     })
   }
 }
@@ -285,17 +284,22 @@ class PgGrant implements Grant {
   }
 }
 
-/** Tells the server who waits here, unless it knows. */
-export const register = (session: Session, all: ReadonlyArray<LockIds>): Effect.Effect<void, DriverError> => {
-  const missing = () => all.flatMap(({ lock }) => session.books.interests.get(lock) ?? []).filter((_) => !_.registered)
+/** Tells the server who waits here, unless it knows; `wantsIntent`: asks again for an intent that another writer had. */
+export const register = (
+  session: Session,
+  all: ReadonlyArray<LockIds>,
+  wantsIntent = false
+): Effect.Effect<void, DriverError> => {
+  const interests = () => all.flatMap(({ lock }) => session.books.interests.get(lock) ?? [])
+  const missing = () => interests().filter((_) => !_.registered)
   const once = ask<void>(session.queue, (answer, fail) => {
     let asked: ReadonlyArray<{ readonly interest: Interest; readonly isIntent: boolean }> = []
     return {
       _tag: "Rows",
       locks: all.map(({ lock }) => lock),
       rows: () => {
-        asked = missing().flatMap((interest) => [
-          { interest, isIntent: false },
+        asked = (wantsIntent ? interests() : missing()).flatMap((interest) => [
+          ...(interest.registered ? [] : [{ interest, isIntent: false }]),
           ...(hasWriter(interest) && !interest.hasIntent ? [{ interest, isIntent: true }] : [])
         ])
         if (asked.length === 0) answer()
@@ -328,7 +332,18 @@ export const register = (session: Session, all: ReadonlyArray<LockIds>): Effect.
   )
 }
 
-const withdraw = (session: Session, all: ReadonlyArray<LockIds>, hasWon: boolean) =>
+/** A waiter has gone: nothing is left at the server that was there for it alone. */
+export const withdraw = (
+  session: Session,
+  all: ReadonlyArray<LockIds>,
+  waiter: object,
+  hasWon: boolean
+): Effect.Effect<void, DriverError> => {
+  for (const { lock } of all) session.books.interests.get(lock)?.waiters.delete(waiter)
+  return session.isOpen() ? unregister(session, all, hasWon) : Effect.sync(() => forget(session, all))
+}
+
+const unregister = (session: Session, all: ReadonlyArray<LockIds>, hasWon: boolean) =>
   ask<void>(session.queue, (answer, fail) => ({
     _tag: "Rows",
     locks: all.map(({ lock }) => lock),
@@ -363,7 +378,7 @@ const forget = (session: Session, all: ReadonlyArray<LockIds>): void => {
   }
 }
 
-const quarantined = (left: number): DriverError =>
+export const quarantined = (left: number): DriverError =>
   new DriverError({
     executed: "no",
     message: "the server has restarted, and leases from before that may still be believed in",

@@ -27,6 +27,7 @@ import { lockId, lockIds } from "./pure/lockId.js"
 import { askIfOpen, nobody, type Row } from "./queue.js"
 import * as sessions from "./session.js"
 import * as sql from "./sql.js"
+import type { Beside } from "./transaction.js"
 
 const { Action, Code } = sql
 
@@ -51,7 +52,13 @@ export interface Settings extends Omit<sessions.Settings, "applicationName"> {
   readonly name: string
 }
 
-export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope.Scope> =>
+/** The driver, and what locks of transactions need of its session. */
+export interface Opened {
+  readonly driver: LockDriver
+  readonly beside: Beside
+}
+
+export const make = (settings: Settings): Effect.Effect<Opened, never, Scope.Scope> =>
   Effect.gen(function*() {
     const losses = yield* Effect.acquireRelease(
       Queue.unbounded<{ readonly token: string; readonly reason: LossReason }>(),
@@ -109,6 +116,7 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
       // what the session held ended with it
       askIfOpen<Released | A>(session.queue, "gone", (answer, fail) => {
         const all = keys.map(lockIds)
+        const isWantedBeside = () => all.some((ids) => session.books.isWantedBeside(ids))
         let owned: Owned | undefined
         let rows: ReadonlyArray<Row> = []
         return {
@@ -121,7 +129,7 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
             else if (offered !== undefined && owned.fences[0] !== offered.fences[0]) {
               answer({ ...offered, fences: owned.fences })
             } else {
-              rows = session.books.disown(owned, offered && Action.offer)
+              rows = session.books.disown(owned, offered && !isWantedBeside() ? Action.offer : Action.unlock)
               if (rows.length === 0) answer("released")
             }
             return rows
@@ -136,7 +144,8 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
             return () => {
               // the server tells the others, not its own session
               for (const { ids } of rows) session.books.wake(ids.lock)
-              answer(releasedOf(codes))
+              const said = releasedOf(codes)
+              answer(said === "released" && isWantedBeside() ? "woke" : said)
             }
           },
           fail
@@ -150,7 +159,8 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
         const answers = (codes: ReadonlyArray<bigint>) => {
           let at = 1
           return grants.map(({ token }, i): Renewal => {
-            const contended = codes.slice(at, at += readers[i]!.length).includes(1n)
+            const contended = codes.slice(at, at += readers[i]!.length).includes(1n) ||
+              readers[i]!.some((ids) => session.books.isWantedBeside(ids))
             const isOwned = session.books.ownedBy(token, all[i]!) !== undefined
             return isOwned ? { _tag: "Confirmed", contended } : sessionEnded
           })
@@ -170,7 +180,7 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
         }
       })
 
-    return {
+    const driver: LockDriver = {
       name: "pg",
       capabilities,
       ready: Effect.zipRight(session.opened, sessions.awaitQuarantine(session)),
@@ -185,6 +195,8 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
       forceRelease: questions.forceRelease,
       check: check(session, settings)
     }
+    const beside: Beside = { session, listener, glance: questions.glance, settings, scope: yield* Effect.scope }
+    return { driver, beside }
   })
 
 const beat: Row = { action: Action.beat, ids: nobody }

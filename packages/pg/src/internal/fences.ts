@@ -11,7 +11,7 @@ export interface Source {
   readonly fence: "sequence" | "clock"
 }
 
-const name = "effect_locking_fence"
+export const name = "effect_locking_fence"
 
 export const sequenceOf = ({ schema }: Source): string => `${sql.quoteIdentifier(schema)}.${name}`
 

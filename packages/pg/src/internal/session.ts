@@ -53,7 +53,7 @@ export interface Session {
 }
 
 /** How much later than we believe the server ends the session. */
-const serverMargin = (sessionTtl: number): number => Math.max(250, sessionTtl / 10)
+export const serverMargin = (sessionTtl: number): number => Math.max(250, sessionTtl / 10)
 
 /** How long it may take to open a session, in milliseconds. */
 const openingLimit = 5000

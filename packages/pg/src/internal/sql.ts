@@ -192,15 +192,43 @@ export const listenerSettings = (applicationName: string): string =>
 const slots = `current_setting('max_locks_per_transaction')::int8
   * (current_setting('max_connections')::int8 + current_setting('max_prepared_transactions')::int8)`
 
+/** When the server last forgot its sessions. */
+const serverStart = "greatest(pg_postmaster_start_time(), (pg_stat_get_wal()).stats_reset)"
+
 /**
  * What a session must know of its server: among it when the server last forgot its sessions and what time it is, in
  * microseconds, and the two ends of the connection as the server sees them.
  */
 export const facts = `select current_setting('server_version_num')::int, pg_backend_pid(), pg_is_in_recovery(),
  ${slots},
- (extract(epoch from greatest(pg_postmaster_start_time(), (select stats_reset from pg_stat_wal)))*1000000)::int8::text,
+ (extract(epoch from ${serverStart})*1000000)::int8::text,
  ${clockFence}::text,
  concat_ws(' ', host(inet_client_addr()), inet_client_port(), host(inet_server_addr()), inet_server_port())`
+
+/**
+ * For how many milliseconds a server that has just started may have forgotten what others believe to hold. One on which
+ * nothing was granted before its start, by the sequence of the fences, has forgotten nothing. Statistics that somebody
+ * reset by hand look like a start, but no session is older than the last one.
+ */
+export const forgetfulFor = (
+  keptFor: number,
+  sequence: { readonly schema: string; readonly name: string } | undefined
+): string =>
+  `select greatest(0, ${keptFor} - extract(epoch from clock_timestamp() - s.start)*1000)::float8${
+    sequence === undefined ? "" : ` * (exists (select from pg_sequence q join pg_class c on c.oid = q.seqrelid
+ join pg_namespace n on n.oid = c.relnamespace where c.relname = ${quoteLiteral(sequence.name)}
+ and n.nspname = ${quoteLiteral(sequence.schema)} and q.seqstart < extract(epoch from s.start)*1000000))::int`
+  } from (select greatest(pg_postmaster_start_time(), least((pg_stat_get_wal()).stats_reset,
+ (select backend_start from pg_stat_get_activity(pg_backend_pid())))) as start) s`
+
+/**
+ * A try inside a transaction. Parameters: lock; how long the server must have been up, in milliseconds. The notice goes
+ * out with the commit, to those too who came to wait meanwhile; never after a rollback, for which waiters have their poll.
+ */
+export const lockTransaction = `select case
+ when current_setting('transaction_isolation') <> 'read committed' then 'isolation'
+ when $2::float8 > 0 and extract(epoch from clock_timestamp() - ${serverStart})*1000 < $2::float8 then 'early'
+ when pg_try_advisory_xact_lock($1::int8) then 'locked' || pg_notify('${wakeChannel}', $1::text)::text else 'busy' end`
 
 /** How many advisory locks there are in all databases of the server. */
 export const lockCount = "select count(*)::int from pg_locks where locktype = 'advisory'"
