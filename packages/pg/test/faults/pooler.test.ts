@@ -163,7 +163,7 @@ describe("behind a pooler", () => {
             )
           )
           for (const { pid } of yield* backends(server)) yield* terminate(server, pid)
-          yield* until("the pooler knows", Effect.map(pooler.log, (log) => log.includes("server conn crashed")))
+          yield* until("the pooler knows", Effect.map(pooler.log, (log) => /S-.*closing because/.test(log)))
           const b = yield* node(onlyOnce(pooler.url()), { sessionTtl: "30 seconds" })
           const inside = yield* Deferred.make<void>()
           const gate = yield* Deferred.make<void>()
