@@ -134,7 +134,8 @@ layer(Masters.live, { excludeTestServices: true, timeout: 60_000 })("layerConfig
       const [, second] = yield* Masters
       const names = ["a", "b", "c", "d", "e", "f"]
       const held = yield* Effect.provide(
-        Effect.forEach(names, (name) => Locking.withLock(Effect.succeed(name), name)),
+        // the client may make its connections anew while it gets to know the nodes
+        Effect.forEach(names, (name) => Locking.withLock(Effect.succeed(name), name, { waitTimeout: "30 seconds" })),
         locks({ nodes: [`127.0.0.1:${second!.port}`] })
       )
       assert.deepStrictEqual(held, names)

@@ -43,12 +43,13 @@ const story = <R>(
   Effect.gen(function*() {
     const channels = channelsOf(servers)
     const open = Effect.tap(Effect.flatMap(client, (client) => RedisLocking.driver({ client })), ({ ready }) => ready)
-    const node = Effect.flatMap(open, (driver) => Locking.make(driver, { namespace, pollInterval: "30 seconds" }))
+    const options = { namespace, pollInterval: "30 seconds", waitTimeout: "30 seconds" } as const
+    const node = Effect.flatMap(open, (driver) => Locking.make(driver, options))
     const [one, two, driver, writer] = [yield* node, yield* node, yield* open, yield* client]
     for (const name of names) {
       // a wake-up: the next poll is far away
       const { end } = yield* kit.hold(one, name)
-      const woken = yield* Effect.fork(two.withLock(Effect.void, name, { waitTimeout: "20 seconds" }))
+      const woken = yield* Effect.fork(two.withLock(Effect.void, name))
       yield* kit.eventually(
         Effect.map(channels, (found) => found.includes(recordOf("", kit.key(name, namespace))))
       )
@@ -57,7 +58,7 @@ const story = <R>(
       yield* one.withLock(Effect.void, name, { mode: "shared" })
       // order, and hand-over to those who wait here
       const line = yield* Effect.forEach([one, two, one, two], (locking) =>
-        Effect.fork(locking.withLock(Effect.sleep(5), name, { fair: true, waitTimeout: "20 seconds" })))
+        Effect.fork(locking.withLock(Effect.sleep(5), name, { fair: true })))
       yield* Fiber.joinAll(line)
       // somebody who gives up
       const { end: leave } = yield* kit.hold(one, name)
