@@ -1,91 +1,23 @@
 /**
  * A cluster of three masters with a replica each.
  */
-import * as RedisServer from "@effect-locking/testing/RedisServer"
+import type * as RedisServer from "@effect-locking/testing/RedisServer"
 import { assert, describe, layer } from "@effect/vitest"
 import { Context, Effect, Layer, Queue, type Scope } from "effect"
 import type { LockDriver } from "effect-locking/LockDriver"
 import * as Locking from "effect-locking/Locking"
-import { Cluster } from "ioredis"
-import { Cluster as Cluster6 } from "ioredis6"
 import { recordOf } from "../src/internal/records.js"
 import * as RedisLocking from "../src/RedisLocking.js"
+import * as cluster from "./cluster.js"
 import * as kit from "./kit.js"
 
-const cluster = Effect.gen(function*() {
-  const servers = yield* Effect.forEach(
-    Array.from({ length: 6 }),
-    () =>
-      RedisServer.make({ settings: { "cluster-enabled": "yes", "cluster-node-timeout": "3000", appendonly: "yes" } })
-  )
-  const [first] = servers
-  // slots are told before the nodes meet: nobody has to be asked
-  const share = Math.ceil(16_384 / 3)
-  for (let i = 0; i < 3; i++) {
-    yield* servers[i]!.command("CLUSTER", "ADDSLOTSRANGE", i * share, Math.min((i + 1) * share, 16_384) - 1)
-    yield* servers[i]!.command("CLUSTER", "SET-CONFIG-EPOCH", i + 1)
-  }
-  for (const { port } of servers.slice(1)) yield* first!.command("CLUSTER", "MEET", "127.0.0.1", port)
-  const knows = (server: RedisServer.RedisServer, count: number) =>
-    kit.eventually(
-      Effect.map(server.command("CLUSTER", "INFO"), (text: string) =>
-        text.includes("cluster_state:ok") && text.includes(`cluster_known_nodes:${count}`)),
-      30_000
-    )
-  for (const server of servers) yield* knows(server, 6)
-  // a notice goes from node to node, and is lost where a link is not up yet
-  for (const server of servers) {
-    yield* kit.eventually(
-      Effect.map(
-        server.command("CLUSTER", "NODES"),
-        (text: string) =>
-          text.trim().split("\n").every((line) => line.includes(" connected") && !line.includes("handshake"))
-      ),
-      30_000
-    )
-  }
-  for (let i = 0; i < 3; i++) {
-    const id: string = yield* servers[i]!.command("CLUSTER", "MYID")
-    // the replica may not have heard of its master yet
-    yield* kit.eventually(Effect.as(servers[i + 3]!.command("CLUSTER", "REPLICATE", id), true), 30_000)
-  }
-  for (let i = 3; i < 6; i++) {
-    yield* kit.eventually(kit.follows(servers[i]!), 30_000)
-  }
-  // a client that hears of the replicas later makes its connections anew
-  for (const server of servers) {
-    yield* kit.eventually(
-      Effect.map(
-        server.command("CLUSTER", "SLOTS"),
-        (slots: ReadonlyArray<ReadonlyArray<unknown>>) =>
-          slots.length === 3 && slots.every(({ length }) => length === 4)
-      ),
-      30_000
-    )
-  }
-  return servers
-})
-
-const client = (servers: ReadonlyArray<RedisServer.RedisServer>, major: kit.Major, keyPrefix = "") =>
-  Effect.acquireRelease(
-    Effect.sync(() => {
-      const nodes = servers.map(({ port }) => ({ host: "127.0.0.1", port }))
-      const made = major === 5
-        ? new Cluster(nodes, { keyPrefix })
-        : new Cluster6(nodes, { keyPrefix }) as unknown as Cluster
-      made.on("error", () => {})
-      return made
-    }),
-    (made) => Effect.sync(() => made.disconnect())
-  )
-
 class Nodes extends Context.Tag("Nodes")<Nodes, ReadonlyArray<RedisServer.RedisServer>>() {
-  static readonly live = Layer.scoped(Nodes, Effect.orDie(cluster))
+  static readonly live = Layer.scoped(Nodes, Effect.orDie(cluster.make({ replicas: true, nodeTimeout: 3_000 })))
 }
 
-const open = (major: kit.Major, keyPrefix?: string): Effect.Effect<LockDriver, never, Nodes | Scope.Scope> =>
+const open = (major: kit.Major, keyPrefix = ""): Effect.Effect<LockDriver, never, Nodes | Scope.Scope> =>
   Effect.gen(function*() {
-    const made = yield* client(yield* Nodes, major, keyPrefix)
+    const made = yield* cluster.client(yield* Nodes, major, { keyPrefix })
     const driver = yield* Effect.orDie(RedisLocking.driver({ client: made }))
     yield* Effect.orDie(driver.ready)
     // the client makes its connections anew when it has learnt who is a replica, and so does the one that listens
@@ -210,7 +142,7 @@ layer(Nodes.live, { excludeTestServices: true, timeout: 120_000 })("R8.3 a clust
       const key = kit.key("moving")
       const record = recordOf("", key)
       const slot: number = yield* a!.command("CLUSTER", "KEYSLOT", record)
-      const owner = [a!, b!, c!][Math.floor(slot / Math.ceil(16_384 / 3))]!
+      const owner = [a!, b!, c!][Math.floor(slot / cluster.share)]!
       const other = owner === a ? b! : a!
       const [from, to]: ReadonlyArray<string> = [
         yield* owner.command("CLUSTER", "MYID"),
@@ -234,7 +166,7 @@ layer(Nodes.live, { excludeTestServices: true, timeout: 120_000 })("R8.3 a clust
   it.scoped("through the engine: a master that is killed is replaced, and locks go on", () =>
     Effect.gen(function*() {
       const nodes = yield* Nodes
-      const made = yield* client(nodes, 5)
+      const made = yield* cluster.client(nodes, 5)
       const locking = yield* Locking.make(yield* RedisLocking.driver({ client: made }), { namespace: "test" })
       const names = Array.from({ length: 30 }, (_, i) => `failover/${i}`)
       const before = yield* Effect.forEach(names, (name) =>

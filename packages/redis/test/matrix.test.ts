@@ -1,5 +1,6 @@
 /**
- * Every way to hold a key against every way to ask for it: one family of scripts, so none of them may miss another.
+ * Every way to hold a key, and every way to wait for it in the order of arrival, against every way to ask for it: one
+ * family of scripts, so none of them may miss another.
  */
 import { assert, describe, layer } from "@effect/vitest"
 import { Context, Duration, Effect, Layer } from "effect"
@@ -15,7 +16,8 @@ class Two extends Context.Tag("Two")<Two, {
     Two,
     Effect.gen(function*() {
       const server = yield* kit.anyServer
-      return { one: yield* kit.driver(server.url()), two: yield* kit.driver(server.url()) }
+      const open = kit.driver(server.url(), { fairPatience })
+      return { one: yield* open, two: yield* open }
     })
   )
 
@@ -25,7 +27,10 @@ class Two extends Context.Tag("Two")<Two, {
       const servers = yield* Effect.forEach([1, 2, 3], () => kit.server)
       const open = Effect.gen(function*() {
         const clients = yield* Effect.forEach(servers, (server) => kit.client(server.url()))
-        return yield* Effect.tap(RedisLocking.driverQuorum({ clients, longestTtl: ttl }), ({ ready }) => ready)
+        return yield* Effect.tap(
+          RedisLocking.driverQuorum({ clients, longestTtl: ttl, fairPatience }),
+          ({ ready }) => ready
+        )
       })
       // until they may vote
       yield* Effect.sleep(Duration.sum(ttl, "1100 millis"))
@@ -36,6 +41,9 @@ class Two extends Context.Tag("Two")<Two, {
 
 /** No test takes as long. */
 const ttl = Duration.seconds(3)
+
+/** Nobody loses its place, however slow the machine. */
+const fairPatience = "1 minute"
 
 interface Way {
   readonly name: string
@@ -104,6 +112,52 @@ const matrix = (name: string, live: Layer.Layer<Two, unknown>, ways: ReadonlyArr
     }
   })
 
+/** Whether who asks later may come in before who waits: as a reader beside readers, and to a semaphore beside a lock. */
+const goBeside = (waiting: Way, wanted: Way): boolean =>
+  waiting.options.permits === undefined || wanted.options.permits === undefined
+    ? fitTogether(waiting, wanted)
+    : false
+
+const lines = (name: string, live: Layer.Layer<Two, unknown>, ways: ReadonlyArray<Way>): void =>
+  layer(live, { excludeTestServices: true })(name, (it) => {
+    for (const waiting of ways.filter(({ options }) => options.fair)) {
+      describe(waiting.name, () => {
+        for (const wanted of ways) {
+          const goesBeside = goBeside(waiting, wanted)
+          it.effect(`${goesBeside ? "goes beside it" : "does not pass it"}: ${wanted.name}`, () =>
+            Effect.gen(function*() {
+              const { one, two } = yield* Two
+              const name = `${kit.token()}|${waiting.name}|${wanted.name}`
+              const { mode, permits } = waiting.options
+              const holder = yield* kit.take(
+                kit.open(one, [kit.key(name)], permits === undefined ? { ttl } : { ttl, mode: mode!, permits }),
+                kit.token()
+              )
+              const first = kit.open(one, waiting.keys(name).map((_) => kit.key(_)), { ttl, ...waiting.options })
+              const second = kit.open(two, wanted.keys(name).map((_) => kit.key(_)), { ttl, ...wanted.options })
+              const [tokenOfFirst, tokenOfSecond] = [kit.token(), kit.token()]
+              yield* kit.isBusy(first, tokenOfFirst)
+              yield* one.release(holder)
+              // nobody holds it, and somebody waits for it
+              const answer = yield* kit.attempt(second, tokenOfSecond)
+              assert.strictEqual(answer._tag, goesBeside ? "Grant" : "Busy")
+              if (!goesBeside) {
+                assert.deepStrictEqual(answer, { _tag: "Busy", holder: undefined, endsIn: undefined })
+                for (const key of wanted.keys(name)) assert.isEmpty(yield* two.inspect(kit.key(key)))
+              }
+              const grant = yield* kit.take(first, tokenOfFirst)
+              yield* one.release(grant)
+              yield* two.release(yield* kit.take(second, tokenOfSecond))
+            }))
+        }
+      })
+    }
+  })
+
+const ofLocks = ways.filter(({ options }) => options.permits === undefined)
+
 matrix("R1.6 what is held at one server", Two.atOneServer, ways)
 // which counts no permits
-matrix("R1.6 what is held at a quorum", Two.atQuorum, ways.filter(({ options }) => options.permits === undefined))
+matrix("R1.6 what is held at a quorum", Two.atQuorum, ofLocks)
+lines("R1.13 who waits in the order of arrival at one server", Two.atOneServer, ways)
+lines("R1.13 who waits in the order of arrival at a quorum", Two.atQuorum, ofLocks)

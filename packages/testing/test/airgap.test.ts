@@ -10,8 +10,8 @@ const inside = "ip link set lo up && exec \"$@\""
 const alone = (command: string, ...args: ReadonlyArray<string>) =>
   Effect.async<{ readonly code: number | null; readonly output: string }>((resume) => {
     const child = childProcess.spawn("unshare", ["-n", "--", "sh", "-c", inside, "sh", command, ...args], {
-      cwd: fileURLToPath(new URL("../../../..", import.meta.url)),
-      env: { ...process.env, NO_COLOR: "1", CI: "" },
+      cwd: fileURLToPath(new URL("../../..", import.meta.url)),
+      env: { ...process.env, NO_COLOR: "1", CI: "", PG_URL: "", REDIS_URL: "" },
       stdio: ["ignore", "pipe", "pipe"]
     })
     let output = ""
@@ -30,21 +30,31 @@ const connects =
 
 const isPossible = childProcess.spawnSync("unshare", ["-n", "--", "sh", "-c", inside, "sh", "true"]).status === 0
 
+/** Names of their suites, and where these are. */
+const drivers = [
+  { suite: /PostgreSQL 18/, project: "pg", file: "conformance.test.ts" },
+  { suite: /Redis|Valkey/, project: "redis", file: "conformance5.test.ts" }
+]
+
 describe.skipIf(!isPossible)("R8.7 without a network (needs `unshare -n`)", () => {
-  it.live("the suite of the driver passes with loopback alone", () =>
-    Effect.gen(function*() {
-      assert.strictEqual((yield* alone(process.execPath, "-e", connects)).code, 0, "there is no network")
-      const { code, output } = yield* alone(
-        process.execPath,
-        "node_modules/vitest/vitest.mjs",
-        "run",
-        "--project",
-        "pg",
-        "test/conformance.test.ts",
-        "-t",
-        "PostgreSQL 18 grants"
-      )
-      assert.strictEqual(code, 0, output.slice(-3000))
-      assert.match(output, /Tests {2}.*passed/)
-    }), 180_000)
+  it.live("there is none", () =>
+    Effect.map(alone(process.execPath, "-e", connects), ({ code }) => assert.strictEqual(code, 0)))
+
+  for (const { file, project, suite: { source } } of drivers) {
+    it.live(`the suite of the driver passes with loopback alone: ${project}`, () =>
+      Effect.gen(function*() {
+        const { code, output } = yield* alone(
+          process.execPath,
+          "node_modules/vitest/vitest.mjs",
+          "run",
+          "--project",
+          project,
+          `test/${file}`,
+          "-t",
+          `lock driver: (${source})`
+        )
+        assert.strictEqual(code, 0, output.slice(-3000))
+        assert.match(output, new RegExp(`lock driver (${source}).*: \\d\\d+ tests ran`))
+      }), 480_000)
+  }
 })
