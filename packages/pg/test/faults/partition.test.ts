@@ -3,6 +3,7 @@ import * as TcpProxy from "@effect-locking/testing/TcpProxy"
 import { assert, describe, it } from "@effect/vitest"
 import { Deferred, Duration, Effect, Exit, Fiber, Stream } from "effect"
 import type { Fence } from "effect-locking/Fence"
+import type { Locking } from "effect-locking/Locking"
 import Pg from "pg"
 import {
   backends,
@@ -21,7 +22,8 @@ import {
   stay,
   tables,
   terminate,
-  until
+  until,
+  version
 } from "./kit.js"
 
 const sessionTtl = 1000
@@ -129,6 +131,56 @@ describe("a holder that is cut off", () => {
         assert.isBelow(ended.at, entered)
         assert.isBelow(entered - cut, sessionTtl + serverMargin + slack)
       }),
+    60_000
+  )
+})
+
+describe.skipIf(version < 17)("a request that gets half way (a server before 17 needs its keep-alive for it)", () => {
+  const sync = 5
+
+  const ends = (request: RegExp, ask: (locking: Locking) => Effect.Effect<unknown, unknown>) =>
+    Effect.gen(function*() {
+      const { proxy, server, through } = yield* world
+      const a = yield* node(through, { sessionTtl })
+      const b = yield* node(server.url(), { sessionTtl })
+      // what is prepared has been asked for before
+      yield* a.withLock(Effect.void, "new")
+      const holder = yield* stay(a, "k")
+      const [{ pid }] = (yield* keysHeld(server)) as ReadonlyArray<Held> as readonly [Held]
+      const broken = yield* proxy.breakNextRequest({
+        who: grants,
+        request: (bytes) => request.test(bytes),
+        missing: sync
+      })
+      yield* Effect.forkScoped(Effect.exit(ask(a)))
+      yield* broken
+      const cut = yield* clock
+      const next = yield* Effect.fork(b.withLock(clock, "k", patient))
+      yield* until(
+        "the server waits for the rest, and not for a request",
+        Effect.map(
+          server.query<{ readonly state: string }>("select state from pg_stat_activity where pid = $1", [pid]),
+          ([session]) => session?.state === "active"
+        )
+      )
+      const ended = yield* holder.ended
+      assert.strictEqual(ended.reason, "unconfirmed")
+      const entered = yield* Fiber.join(next)
+      assert.isBelow(ended.at, entered)
+      assert.isBelow(entered - cut, sessionTtl + serverMargin + slack)
+      assert.include(yield* server.log, "due to transaction timeout")
+      yield* nothingHeld(server)
+    })
+
+  it.scopedLive(
+    "R7.2 a grant without its Sync: the server ends the session after ttl and margin, and the keys are free",
+    () => ends(/effect_locking_lock/, (a) => a.withLock(Effect.void, "new", patient)),
+    60_000
+  )
+
+  it.scopedLive(
+    "R7.2 a beat without its Sync: the same",
+    () => ends(/effect_locking_batch/, () => Effect.void),
     60_000
   )
 })
