@@ -181,7 +181,7 @@ export const make = (settings: Settings): Effect.Effect<LockDriver, never, Scope
       offer: (grant) => giveUp(grant, grant),
       losses,
       inspect: questions.inspect,
-      list: () => questions.list,
+      list: questions.list,
       forceRelease: questions.forceRelease,
       check: check(session, settings)
     }
