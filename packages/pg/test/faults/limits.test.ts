@@ -400,6 +400,41 @@ describe("the lock table of the server", () => {
   )
 
   it.scopedLive(
+    "R6.6 R10.4 strangers fill more than half of it: KeyLimit before it is full, a finding, and what is held stays",
+    () =>
+      Effect.gen(function*() {
+        const server = yield* serve({ settings: small })
+        const stranger = new Pg.Client({ connectionString: server.url() })
+        yield* Effect.acquireRelease(
+          Effect.promise(() => stranger.connect()),
+          () => Effect.promise(() => stranger.end())
+        )
+        // of 300 for which there is room
+        const fill = (from: number, to: number, lock = "pg_advisory_lock") =>
+          Effect.promise(() => stranger.query(`select count(${lock}(-i)) from generate_series(${from}, ${to}) i`))
+        const a = yield* node(server.url(), { sessionTtl: 20_000 })
+        const isFound = Effect.map(a.check, (findings) => findings.some(({ code }) => code === "LOCK_TABLE"))
+        const kept = yield* a.acquire("kept")
+        yield* fill(1, 140)
+        assert.isFalse(yield* isFound)
+        yield* fill(141, 170)
+        assert.isTrue(yield* isFound)
+        // locks are counted when a session opens, and again and again
+        const b = yield* node(server.url(), { sessionTtl: 20_000 })
+        const tags = Effect.map(
+          Effect.exit(b.withLock(Effect.void, "k", { waitTimeout: 0 })),
+          (exit) => Exit.isSuccess(exit) ? "granted" : exit.cause._tag === "Fail" ? exit.cause.error._tag : "defect"
+        )
+        yield* until("refused", Effect.map(tags, (tag) => tag === "KeyLimit"))
+        assert.isTrue(yield* kept.isValid)
+        yield* fill(141, 170, "pg_advisory_unlock")
+        yield* until("granted again", Effect.map(tags, (tag) => tag === "granted"))
+        assert.isFalse(yield* isFound)
+      }),
+    60_000
+  )
+
+  it.scopedLive(
     "R7.2 a stranger exhausts it (53200): typed errors, nothing leaks, held leases stay, and all works afterwards",
     () =>
       Effect.gen(function*() {

@@ -2,7 +2,7 @@
 import type * as PostgresServer from "@effect-locking/testing/PostgresServer"
 import * as TcpProxy from "@effect-locking/testing/TcpProxy"
 import { assert, describe, it } from "@effect/vitest"
-import { Duration, Effect } from "effect"
+import { Duration, Effect, Logger } from "effect"
 import type { Locking } from "effect-locking/Locking"
 import Pg from "pg"
 import {
@@ -124,6 +124,37 @@ describe("a restart", () => {
           yield* until("it is back", Effect.isSuccess(server.query("select 1")))
         })
       ),
+    60_000
+  )
+
+  it.scopedLive(
+    "R7.2 a layer that is built right after it waits, logs for how long, and then grants at once",
+    () =>
+      Effect.gen(function*() {
+        const sessionTtl = 2000
+        const server = yield* serve()
+        yield* Effect.scoped(Effect.flatMap(node(server.url()), (before) => before.withLock(Effect.void, "k")))
+        yield* server.restart("immediate")
+        const logged: Array<string> = []
+        const logger = Logger.make(({ message }) => {
+          logged.push(String(message))
+        })
+        const a = yield* Effect.provide(
+          node(server.url(), { sessionTtl, restartQuarantine: true }),
+          Logger.replace(Logger.defaultLogger, logger)
+        )
+        const [row] = yield* server.query<{ readonly up: number }>(
+          "select extract(epoch from clock_timestamp() - pg_postmaster_start_time())::float8 * 1000 as up"
+        )
+        // as long as a lease from before may be believed in, and not much longer
+        assert.isAtLeast(row!.up, sessionTtl)
+        assert.isBelow(row!.up, sessionTtl + serverMargin + slack)
+        const seconds = logged.flatMap((text) => /waiting ([\d.]+) s/.exec(text)?.[1] ?? []).map(Number)
+        assert.lengthOf(seconds, 1)
+        assert.isAbove(seconds[0]!, 0)
+        assert.isAtMost(seconds[0]!, (sessionTtl + serverMargin) / 1000)
+        yield* a.withLock(Effect.void, "k", { waitTimeout: 0 })
+      }),
     60_000
   )
 
