@@ -1,10 +1,12 @@
 /** The server restarts, crashes, resets itself or is replaced by a standby. */
 import type * as PostgresServer from "@effect-locking/testing/PostgresServer"
 import * as TcpProxy from "@effect-locking/testing/TcpProxy"
+import { PgClient } from "@effect/sql-pg"
 import { assert, describe, it } from "@effect/vitest"
-import { Duration, Effect, Logger } from "effect"
-import type { Locking } from "effect-locking/Locking"
+import { Context, Duration, Effect, Fiber, Layer, Logger } from "effect"
+import { Locking } from "effect-locking/Locking"
 import Pg from "pg"
+import * as PgLocking from "../../src/PgLocking.js"
 import {
   agent,
   clock,
@@ -14,6 +16,7 @@ import {
   serve,
   serverMargin,
   slack,
+  somebodyWaits,
   stay,
   tables,
   terminate,
@@ -67,6 +70,38 @@ describe("a restart", () => {
         yield* nothingHeld(server)
       }),
     90_000
+  )
+
+  it.scopedLive(
+    "B38 R7.3 over a pool of the program's own: it hears of its idle connections, and the locks of theirs",
+    () =>
+      Effect.gen(function*() {
+        const server = yield* serve()
+        const broken: Array<Error> = []
+        const pool = new Pg.Pool({ connectionString: server.url(), max: 3 })
+        pool.on("error", (error) => broken.push(error))
+        const Sql = PgClient.layerFromPool({
+          acquire: Effect.acquireRelease(Effect.succeed(pool), (pool) => Effect.promise(() => pool.end()))
+        })
+        const options = { sessionTtl: 1000, restartQuarantine: false }
+        const context = yield* Layer.build(Layer.provideMerge(PgLocking.layer(options), Sql))
+        const [a, sql] = [Context.get(context, Locking), Context.get(context, PgClient.PgClient)]
+        yield* sql`select 1`
+        const holder = yield* stay(a, "k")
+        const b = yield* node(server.url(), options)
+        const other = yield* stay(b, "other")
+        const waiter = yield* Effect.fork(a.withLock(sql`select 1`, "other", patient))
+        yield* somebodyWaits(server)
+        yield* server.restart()
+        assert.strictEqual((yield* holder.ended).reason, "session-ended")
+        assert.strictEqual((yield* other.ended).reason, "session-ended")
+        yield* Fiber.join(waiter)
+        yield* a.withLock(sql`select 1`, "next", patient)
+        // of the one that was idle; without a listener this ends the process
+        assert.isNotEmpty(broken)
+        yield* nothingHeld(server)
+      }),
+    60_000
   )
 
   const forgets = (crash: (server: PostgresServer.PostgresServer) => Effect.Effect<unknown, unknown>) =>
