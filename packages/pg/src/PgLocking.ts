@@ -242,7 +242,12 @@ const make = (
   Effect.gen(function*() {
     const [own, common] = options.split(given)
     const session = common.session ?? defaultName()
-    const locking = yield* Locking.make(yield* open(own, session), { ...common, session })
+    const locking = yield* Effect.annotateLogs(
+      Effect.flatMap(open(own, session), (driver) => Locking.make(driver, { ...common, session })),
+      // what the driver itself logs, too
+      "backend",
+      common.backend ?? "pg"
+    )
     const service: PgLocking = { [TypeId]: TypeId, transactionLock: transaction.make(locking) }
     return Context.make(Locking.Locking, locking).pipe(Context.add(PgLocking, service))
   })

@@ -57,18 +57,18 @@ const statements = (server: PostgresServer.PostgresServer) =>
 
 describe("wake-ups", () => {
   it.scopedLive(
-    "B22 R6.2 the LISTEN session is terminated: the next one is in within the poll, one warning, and it listens again",
+    "B22 R6.2 R10.6 the LISTEN session is terminated: the next one is in within the poll, one warning, and it listens again",
     () =>
       Effect.gen(function*() {
         const server = yield* serve()
-        const warnings: Array<string> = []
-        const logger = Logger.make(({ logLevel, message }) => {
-          if (LogLevel.greaterThanEqual(logLevel, LogLevel.Warning)) warnings.push(String(message))
+        const warnings: Array<Readonly<Record<string, unknown>>> = []
+        const logger = Logger.make(({ annotations, logLevel }) => {
+          if (LogLevel.greaterThanEqual(logLevel, LogLevel.Warning)) warnings.push(Object.fromEntries(annotations))
         })
         const pollInterval = 5000
         const a = yield* node(server.url(), { sessionTtl: "30 seconds" })
         const b = yield* Effect.provide(
-          node(server.url(), { sessionTtl: "30 seconds", pollInterval, session: "waiter" }),
+          node(server.url(), { sessionTtl: "30 seconds", pollInterval, session: "waiter", backend: "orders" }),
           Logger.replace(Logger.defaultLogger, logger)
         )
         const leave = yield* section(a, "k")
@@ -81,7 +81,7 @@ describe("wake-ups", () => {
         assert.isBelow(first! - left, pollInterval * 1.25 + slack)
         assert.lengthOf(others, 2)
         yield* until("it listens again", Effect.map(listeners(server), (pids) => pids.length === 1 && pids[0] !== pid))
-        assert.deepStrictEqual(warnings.filter((text) => text.includes("wake-ups")).length, 1)
+        assert.deepStrictEqual(warnings, [{ backend: "orders", code: "PG_LISTENER_LOST" }])
         // and is heard again
         const again = yield* section(a, "k")
         const waiter = yield* Effect.fork(b.withLock(clock, "k", patient))
