@@ -240,14 +240,15 @@ export const leases: Group = {
           const holder = yield* Effect.fork(one.locking.withLock(
             Effect.zipRight(Deferred.succeed(inside, undefined), stuck),
             "k",
-            { ttl: world.ttl, maxHold: 2 * world.ttl }
+            // long enough for a slow machine to renew it
+            { ttl: 4 * world.ttl, maxHold: 2 * world.ttl }
           ))
           yield* world.within("the holder", Deferred.await(inside))
           yield* world.within(
             "the next one",
             // beside the old one, which ignores that it was interrupted
             two.locking.withLock(Deferred.succeed(next, undefined), "k", { waitTimeout: "50 seconds" }),
-            4 * world.ttl + world.soon
+            8 * world.ttl + world.soon
           )
           const exit = yield* world.within("the end of the first", Fiber.await(holder))
           const error = Exit.isFailure(exit) && exit.cause._tag === "Fail" ? exit.cause.error : undefined
