@@ -247,8 +247,15 @@ const make = (
   Effect.gen(function*() {
     const [own, common] = options.split(given)
     const session = common.session ?? defaultName()
-    const { beside, driver } = yield* open(own, session)
-    const locking = yield* Locking.make(driver, { ...common, session })
+    const { beside, locking } = yield* Effect.annotateLogs(
+      Effect.gen(function*() {
+        const { beside, driver } = yield* open(own, session)
+        return { beside, locking: yield* Locking.make(driver, { ...common, session }) }
+      }),
+      // what the driver itself logs, too
+      "backend",
+      common.backend ?? "pg"
+    )
     const service: PgLocking = { [TypeId]: TypeId, transactionLock: transaction.make(locking, beside) }
     return Context.make(Locking.Locking, locking).pipe(Context.add(PgLocking, service))
   })

@@ -46,7 +46,7 @@ export interface ConnectOptions {
   readonly password?: string | undefined
   /** Default `postgres`. */
   readonly database?: string | undefined
-  /** Another port than the server's: that of a proxy in front of it. */
+  /** Another port than the server's: that of a proxy in front of it, on this machine. */
   readonly port?: number | undefined
   readonly applicationName?: string | undefined
   /** Settings of the session, as `-c name=value`. Poolers refuse them. */
@@ -72,6 +72,7 @@ export interface RoleOptions {
  * @category models
  */
 export interface Postgres {
+  readonly host: string
   readonly port: number
   readonly url: (options?: ConnectOptions) => string
   /** One statement, or several without parameters, on a connection of its own. Needs the package `pg`. */
@@ -181,9 +182,10 @@ const query = (url: string, sql: string, parameters: ReadonlyArray<unknown> | un
     catch: (cause) => new KitError({ step: "ask PostgreSQL", reason: String(cause), cause })
   })
 
-const asking = (port: number, url: (options?: ConnectOptions) => string): Postgres => {
+const asking = (host: string, port: number, url: (options?: ConnectOptions) => string): Postgres => {
   const ask: Postgres["query"] = (sql, parameters, connect) => query(url(connect), sql, parameters)
   return {
+    host,
     port,
     url,
     query: ask,
@@ -276,7 +278,11 @@ const open = (place: Place): Effect.Effect<PostgresServer, KitError, Scope.Scope
     }
     yield* reaper(cleanUp, [data, folder])
     const port = yield* freePort
-    const { createDatabase, createRole, query, url } = asking(port, (options) => urlOf(port, options))
+    const { createDatabase, createRole, host, query, url } = asking(
+      "127.0.0.1",
+      port,
+      (options) => urlOf(port, options)
+    )
 
     let postmaster: number | undefined
     let frozen: ReadonlyArray<number> = []
@@ -379,6 +385,7 @@ const open = (place: Place): Effect.Effect<PostgresServer, KitError, Scope.Scope
 
     return {
       version: place.version,
+      host,
       port,
       url,
       query,
@@ -462,8 +469,9 @@ export const fromEnvOrThrowAway = (options?: Options): Effect.Effect<Postgres, K
   Effect.suspend(() => {
     const named = process.env["PG_URL"]
     if (named === undefined || named === "") return make(options)
-    const port = Number(new URL(named).port || 5432)
-    return Effect.succeed(asking(port, (connect = {}) => {
+    const { hostname, port: given } = new URL(named)
+    const port = Number(given || 5432)
+    return Effect.succeed(asking(hostname, port, (connect = {}) => {
       const url = new URL(named)
       const made = new URL(urlOf(port, connect))
       if (connect.role !== undefined) {
@@ -471,7 +479,7 @@ export const fromEnvOrThrowAway = (options?: Options): Effect.Effect<Postgres, K
         url.password = made.password
       }
       if (connect.database !== undefined) url.pathname = made.pathname
-      if (connect.port !== undefined) url.port = made.port
+      if (connect.port !== undefined) url.host = made.host
       for (const [name, value] of made.searchParams) url.searchParams.set(name, value)
       return url.toString()
     }))

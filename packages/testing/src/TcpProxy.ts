@@ -89,6 +89,13 @@ export interface TcpProxy {
   readonly dropNextReply: (options?: LoseOptions) => Effect.Effect<Effect.Effect<void>>
   /** The next request does not reach the server, and both sides are closed. */
   readonly dropNextRequest: (options?: LoseOptions) => Effect.Effect<Effect.Effect<void>>
+  /**
+   * Of the next request the last `missing` bytes do not reach the server, nor does anything that follows, and no answer
+   * comes back; both sides stay open: a partition in the middle of a request.
+   */
+  readonly breakNextRequest: (
+    options: LoseOptions & { readonly missing: number }
+  ) => Effect.Effect<Effect.Effect<void>>
   /** Closes one side and keeps the other open and mute: half-open connections, which nobody is told of. */
   readonly halfClose: (closed: "client" | "server", who?: Who) => Effect.Effect<void>
   /** Resets both sides of the open connections. Answers how many there were. */
@@ -130,7 +137,7 @@ interface Rule {
 }
 
 interface Loss {
-  readonly what: "request" | "reply"
+  readonly what: "request" | "reply" | { readonly missing: number }
   readonly who: Who
   readonly request: (bytes: string) => boolean
   readonly done: Effect.Effect<unknown>
@@ -172,9 +179,14 @@ class Lane {
     }
   }
 
+  /** Swallows whatever comes from now on. */
+  silence(): void {
+    this.mute = true
+  }
+
   /** Nothing more goes this way. */
   close(): void {
-    this.mute = true
+    this.silence()
     this.waiting.length = 0
     clearTimeout(this.timer)
   }
@@ -277,8 +289,11 @@ class Proxy {
       link.hear(chunk)
       const loss = this.loses(link, chunk)
       if (loss?.what === "request") return lose(link, loss)
-      link.doomed ??= loss
-      link.lanes.toServer.send(chunk)
+      if (loss?.what === "reply") link.doomed ??= loss
+      if (typeof loss?.what !== "object") return link.lanes.toServer.send(chunk)
+      link.lanes.toServer.send(chunk.subarray(0, Math.max(0, chunk.length - loss.what.missing)))
+      for (const lane of [link.lanes.toServer, link.lanes.toClient]) lane.silence()
+      Effect.runFork(loss.done)
     })
     server.on("data", (chunk) => {
       link.toClient += chunk.length
@@ -355,6 +370,7 @@ export const make = (
       delay: (millis, options) => rule({ delay: millis }, options),
       dropNextReply: (options) => loseNext("reply", options),
       dropNextRequest: (options) => loseNext("request", options),
+      breakNextRequest: ({ missing, ...options }) => loseNext({ missing }, options),
       halfClose: (closed, who) =>
         Effect.sync(() => {
           for (const { client, lanes, server } of open(who)) {

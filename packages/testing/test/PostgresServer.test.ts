@@ -88,6 +88,58 @@ it.scopedLive("roles with settings of their own, databases, and URLs", () =>
     assert(Exit.isFailure(yield* Effect.exit(server.query("create role another", [], { role }))))
   }))
 
+/** Sets `PG_URL` for a while. */
+const named = (url: string) =>
+  Effect.acquireRelease(
+    Effect.sync(() => {
+      const before = process.env["PG_URL"]
+      process.env["PG_URL"] = url
+      return before
+    }),
+    (before) =>
+      Effect.sync(() => {
+        if (before === undefined) delete process.env["PG_URL"]
+        else process.env["PG_URL"] = before
+      })
+  )
+
+it.scopedLive("R8.7 is the one that PG_URL names, where it names one", () =>
+  Effect.gen(function*() {
+    const other = yield* PostgresServer.make({ version: 15 })
+    yield* other.createRole("owner", { superuser: true })
+    yield* other.createDatabase("theirs")
+    yield* named(other.url({ role: "owner", password: "secret", database: "theirs" }))
+    const server = yield* PostgresServer.fromEnvOrThrowAway({ version: 18 })
+    assert.deepStrictEqual([server.host, server.port], ["127.0.0.1", other.port])
+    const asked = (connect?: PostgresServer.ConnectOptions) =>
+      Effect.map(
+        server.query(
+          "select current_user as u, current_database() as d, current_setting('server_version_num')::int / 10000 as v",
+          [],
+          connect
+        ),
+        ([row]) => row
+      )
+    assert.deepStrictEqual(yield* asked(), { u: "owner", d: "theirs", v: 15 })
+    yield* server.createRole("app")
+    yield* server.createDatabase("ours")
+    assert.deepStrictEqual(yield* asked({ role: "app", database: "ours" }), { u: "app", d: "ours", v: 15 })
+    assert.strictEqual(server.url({ role: "app", port: 1234 }), "postgres://app@127.0.0.1:1234/theirs")
+    yield* named("postgres://owner@db.example/theirs?sslmode=require")
+    const remote = yield* PostgresServer.fromEnvOrThrowAway()
+    assert.deepStrictEqual([remote.host, remote.port], ["db.example", 5432])
+    assert.strictEqual(remote.url(), "postgres://owner@db.example/theirs?sslmode=require")
+    // through a proxy, which is here
+    assert.strictEqual(remote.url({ port: 1234 }), "postgres://owner@127.0.0.1:1234/theirs?sslmode=require")
+  }))
+
+it.scopedLive("R8.7 is thrown away where PG_URL names none", () =>
+  Effect.gen(function*() {
+    yield* named("")
+    const server = yield* PostgresServer.fromEnvOrThrowAway({ version: 15 })
+    assert.isTrue(yield* answers(server))
+  }))
+
 it.scopedLive("the death of one session's process ends all sessions", () =>
   Effect.gen(function*() {
     const server = yield* PostgresServer.make()

@@ -143,6 +143,23 @@ describe("TcpProxy", () => {
       assert.isAtLeast(performance.now() - before, 149)
     }))
 
+  it.scopedLive("the next request is broken off: its beginning arrives, and nobody is told of the rest", () =>
+    Effect.gen(function*() {
+      const { client, proxy, server } = yield* world
+      const happened = yield* proxy.breakNextRequest({ request: (bytes) => bytes.startsWith("write"), missing: 3 })
+      client.say("read")
+      yield* client.hears("read!")
+      client.say("write this")
+      yield* happened
+      yield* eventually(() => server.heard.includes("write t"))
+      yield* proxy.heal
+      client.say("more")
+      yield* Effect.sleep(20)
+      assert.strictEqual(server.heard.join(), "hello a,read,write t")
+      assert.isTrue(client.heard().endsWith("read!"))
+      assert.deepStrictEqual([client.state(), server.sockets.size], ["open", 1])
+    }))
+
   it.scopedLive("the next reply is lost: the server has acted", () =>
     Effect.gen(function*() {
       const { client, proxy, server } = yield* world

@@ -69,8 +69,7 @@ interface Seen {
   readonly details: Readonly<Record<string, string>>
 }
 
-export interface Questions extends Pick<LockDriver, "inspect" | "forceRelease"> {
-  readonly list: Effect.Effect<ReadonlyArray<HeldKey>, DriverError>
+export interface Questions extends Pick<LockDriver, "inspect" | "list" | "forceRelease"> {
   /** Who holds one of the locks. The server's table of locks is dear, so it is looked at once a second only. */
   readonly glance: (
     locks: ReadonlyArray<string>,
@@ -193,11 +192,13 @@ export const make = (options: {
           const { told } = yield* ask("tell", idsOf(seen), [lockId(key)])
           return seen.map((one) => holderOf(one, told))
         }),
-      list: Effect.gen(function*() {
-        const seen = yield* see({ text: sql.holders() })
-        const { told } = yield* ask("tell", idsOf(seen), [])
-        return heldKeys(seen, told)
-      }),
+      list: (namespace) =>
+        Effect.gen(function*() {
+          const seen = yield* see({ text: sql.holders() })
+          const { told } = yield* ask("tell", idsOf(seen), [])
+          // the server knows of no namespaces, so what nobody tells of is in any
+          return heldKeys(seen, told).filter((key) => key.namespace === undefined || key.namespace === namespace)
+        }),
       forceRelease: (key, { hard }) =>
         Effect.gen(function*() {
           const lock = lockId(key)

@@ -164,16 +164,19 @@ const pairName = ([high, low]: Pair): string => `${high},${low}`
 export const undoOf = ({ action, ids }: Row): readonly [name: string, undo: Row] | undefined => {
   switch (action) {
     case Action.lock:
+      return [nameOf(ids.lock, "exclusive"), { action: Action.undo, ids }]
     case Action.offer:
     case Action.unlock:
       return [nameOf(ids.lock, "exclusive"), { action: Action.unlock, ids }]
     case Action.lockShared:
+      return [nameOf(ids.lock, "shared"), { action: Action.undoShared, ids }]
     case Action.unlockShared:
       return [nameOf(ids.lock, "shared"), { action: Action.unlockShared, ids }]
     case Action.interest:
     case Action.withdrawInterest:
       return [nameOf(pairName(ids.interest), "shared"), { action: Action.withdrawInterest, ids }]
     case Action.intent:
+      return [nameOf(pairName(ids.intent), "exclusive"), { action: Action.dropIntent, ids }]
     case Action.withdrawIntent:
     case Action.dropIntent:
       return [nameOf(pairName(ids.intent), "exclusive"), { action: Action.withdrawIntent, ids }]

@@ -191,7 +191,7 @@ export const make = (settings: Settings): Effect.Effect<Opened, never, Scope.Sco
       offer: (grant) => giveUp(grant, grant),
       losses,
       inspect: questions.inspect,
-      list: () => questions.list,
+      list: questions.list,
       forceRelease: questions.forceRelease,
       check: check(session, settings)
     }

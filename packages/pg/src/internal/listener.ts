@@ -67,7 +67,11 @@ export const make = (options: {
 
     yield* Effect.forkScoped(Effect.forever(Effect.gen(function*() {
       yield* Queue.take(losses)
-      yield* Effect.logWarning("The connection for wake-ups broke; it is opened again, and waiters poll meanwhile")
+      yield* Effect.annotateLogs(
+        Effect.logWarning("The connection for wake-ups broke; it is opened again, and waiters poll meanwhile"),
+        "code",
+        "PG_LISTENER_LOST"
+      )
       yield* Effect.retry(open, backoff)
       options.onBack()
     })))

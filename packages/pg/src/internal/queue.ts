@@ -48,7 +48,10 @@ export type Lone = Statement & {
 
 export type Job = RowsJob | StatementJob
 
-/** A grant must not be sent in two pieces, of which the second may be lost on the way: fewer bytes than a segment has. */
+/**
+ * So that no statement takes long. The request may still be sent in several pieces; where the last of them gets lost, the
+ * server ends the session by `transaction_timeout`, or by keep-alive before 17.
+ */
 const mostRows = 60
 
 const foreign = () => new Error("the session was given to somebody else: is there a pooler before the server?")

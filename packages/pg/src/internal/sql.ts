@@ -32,6 +32,9 @@ export const Action = {
   /** A fence where nobody waits; where somebody does, what unlocking answers. */
   offer: "r",
   unlockShared: "v",
+  /** What was locked in vain: who was kept out by it polls, since a wake-up would only make others try in vain. */
+  undo: "y",
+  undoShared: "z",
   /** 1: registered; -2: somebody is looking for interest at this moment, ask again. */
   interest: "i",
   withdrawInterest: "j",
@@ -99,6 +102,8 @@ export const batch = (fence: string): Batch => ({
  when '${Action.intent}' then case when pg_try_advisory_lock(t.c, t.d) then ${Code.done} else ${Code.busy} end
  when '${Action.withdrawIntent}' then ${unlocked("pg_advisory_unlock(t.c, t.d)")}
  when '${Action.dropIntent}' then case when pg_advisory_unlock(t.c, t.d) then ${Code.done} else ${Code.gone} end
+ when '${Action.undo}' then case when pg_advisory_unlock(t.k) then ${Code.done} else ${Code.gone} end
+ when '${Action.undoShared}' then case when pg_advisory_unlock_shared(t.k) then ${Code.done} else ${Code.gone} end
  when '${Action.contended}' then case when pg_try_advisory_xact_lock_shared(t.c, t.d) then 0 else 1 end
  else ${Code.done} end`)
   }

@@ -162,6 +162,66 @@ describe("beside the program and its neighbours", () => {
   )
 })
 
+describe("a statement that fails when it has taken its locks already", () => {
+  /** A role that may lock, and from which the fences can be taken away: `nextval` then fails after the lock. */
+  const world = Effect.gen(function*() {
+    const server = yield* serve()
+    yield* Effect.scoped(Effect.flatMap(node(server.url()), (first) => first.withLock(Effect.void, "k")))
+    yield* server.createRole("app")
+    const allow = server.query("grant usage, update on sequence effect_locking_fence to app")
+    yield* allow
+    return {
+      server,
+      url: server.url({ role: "app" }),
+      allow,
+      refuse: server.query("revoke usage, update on sequence effect_locking_fence from app")
+    }
+  })
+
+  it.scopedLive(
+    "R7.2 B15 one key, several, readers, and many at once: what it took is given up again, and only that",
+    () =>
+      Effect.gen(function*() {
+        const { allow, refuse, server, url } = yield* world
+        const a = yield* node(url, { sessionTtl: "30 seconds" })
+        const b = yield* node(server.url(), { sessionTtl: "30 seconds" })
+        const kept = yield* a.acquire("kept")
+        const read = yield* a.acquire("read", { mode: "shared" })
+        // in the way of the last of several
+        yield* b.acquire("busy")
+        const before = yield* held(server)
+        assert.lengthOf(before, 3)
+        yield* refuse
+        const once = { waitTimeout: 0 } as const
+        const body = Effect.die("the body ran")
+        const attempts: Record<string, Effect.Effect<unknown, { readonly _tag: string }>> = {
+          "one key": Effect.flip(a.withLock(body, "k", once)),
+          "a reader": Effect.flip(a.withLock(body, "k", { ...once, mode: "shared" })),
+          "several keys": Effect.flip(a.withLocks(body, ["k", "l", "m"], once)),
+          "several readers, of which one is in already": Effect.flip(
+            a.withLocks(body, ["k", "read"], { ...once, mode: "shared" })
+          ),
+          "many at once": Effect.forEach(range(20), (i) => Effect.flip(a.withLock(body, `k${i}`, once)), {
+            concurrency: "unbounded"
+          })
+        }
+        for (const [name, attempt] of Object.entries(attempts)) {
+          const errors = [yield* attempt].flat()
+          for (const error of errors) assert.propertyVal(error, "_tag", "ProviderFailed", name)
+          assert.deepStrictEqual(yield* held(server), before, name)
+        }
+        // the session went on, and so did what it holds
+        assert.isTrue((yield* kept.isValid) && (yield* read.isValid))
+        assert.strictEqual((yield* b.withLockIfAvailable(body, "kept"))._tag, "None")
+        yield* allow
+        yield* a.withLocks(Effect.void, ["k", "l", "m"], once)
+        assert.deepStrictEqual(yield* held(server), before)
+        assert.isTrue(yield* kept.release)
+      }),
+    60_000
+  )
+})
+
 describe("nothing stays behind", () => {
   it.scopedLive(
     "B15 R1.1 success, failure, defect, interruption, loss and time-out: no advisory lock is left",
@@ -335,6 +395,41 @@ describe("the lock table of the server", () => {
           yield* Effect.forEach(waiters, Fiber.interrupt)
         }))
         yield* nothingHeld(server)
+      }),
+    60_000
+  )
+
+  it.scopedLive(
+    "R6.6 R10.4 strangers fill more than half of it: KeyLimit before it is full, a finding, and what is held stays",
+    () =>
+      Effect.gen(function*() {
+        const server = yield* serve({ settings: small })
+        const stranger = new Pg.Client({ connectionString: server.url() })
+        yield* Effect.acquireRelease(
+          Effect.promise(() => stranger.connect()),
+          () => Effect.promise(() => stranger.end())
+        )
+        // of 300 for which there is room
+        const fill = (from: number, to: number, lock = "pg_advisory_lock") =>
+          Effect.promise(() => stranger.query(`select count(${lock}(-i)) from generate_series(${from}, ${to}) i`))
+        const a = yield* node(server.url(), { sessionTtl: 20_000 })
+        const isFound = Effect.map(a.check, (findings) => findings.some(({ code }) => code === "LOCK_TABLE"))
+        const kept = yield* a.acquire("kept")
+        yield* fill(1, 140)
+        assert.isFalse(yield* isFound)
+        yield* fill(141, 170)
+        assert.isTrue(yield* isFound)
+        // locks are counted when a session opens, and again and again
+        const b = yield* node(server.url(), { sessionTtl: 20_000 })
+        const tags = Effect.map(
+          Effect.exit(b.withLock(Effect.void, "k", { waitTimeout: 0 })),
+          (exit) => Exit.isSuccess(exit) ? "granted" : exit.cause._tag === "Fail" ? exit.cause.error._tag : "defect"
+        )
+        yield* until("refused", Effect.map(tags, (tag) => tag === "KeyLimit"))
+        assert.isTrue(yield* kept.isValid)
+        yield* fill(141, 170, "pg_advisory_unlock")
+        yield* until("granted again", Effect.map(tags, (tag) => tag === "granted"))
+        assert.isFalse(yield* isFound)
       }),
     60_000
   )

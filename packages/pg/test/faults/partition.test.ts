@@ -1,8 +1,9 @@
 /** A network that swallows, delays and cuts, in front of a server that lives. */
 import * as TcpProxy from "@effect-locking/testing/TcpProxy"
 import { assert, describe, it } from "@effect/vitest"
-import { Deferred, Duration, Effect, Exit, Fiber, Stream } from "effect"
+import { Deferred, Duration, Effect, Exit, Fiber, Logger, Metric, Stream } from "effect"
 import type { Fence } from "effect-locking/Fence"
+import type { Locking } from "effect-locking/Locking"
 import Pg from "pg"
 import {
   backends,
@@ -21,7 +22,8 @@ import {
   stay,
   tables,
   terminate,
-  until
+  until,
+  version
 } from "./kit.js"
 
 const sessionTtl = 1000
@@ -129,6 +131,56 @@ describe("a holder that is cut off", () => {
         assert.isBelow(ended.at, entered)
         assert.isBelow(entered - cut, sessionTtl + serverMargin + slack)
       }),
+    60_000
+  )
+})
+
+describe.skipIf(version < 17)("a request that gets half way (a server before 17 needs its keep-alive for it)", () => {
+  const sync = 5
+
+  const ends = (request: RegExp, ask: (locking: Locking) => Effect.Effect<unknown, unknown>) =>
+    Effect.gen(function*() {
+      const { proxy, server, through } = yield* world
+      const a = yield* node(through, { sessionTtl })
+      const b = yield* node(server.url(), { sessionTtl })
+      // what is prepared has been asked for before
+      yield* a.withLock(Effect.void, "new")
+      const holder = yield* stay(a, "k")
+      const [{ pid }] = (yield* keysHeld(server)) as ReadonlyArray<Held> as readonly [Held]
+      const broken = yield* proxy.breakNextRequest({
+        who: grants,
+        request: (bytes) => request.test(bytes),
+        missing: sync
+      })
+      yield* Effect.forkScoped(Effect.exit(ask(a)))
+      yield* broken
+      const cut = yield* clock
+      const next = yield* Effect.fork(b.withLock(clock, "k", patient))
+      yield* until(
+        "the server waits for the rest, and not for a request",
+        Effect.map(
+          server.query<{ readonly state: string }>("select state from pg_stat_activity where pid = $1", [pid]),
+          ([session]) => session?.state === "active"
+        )
+      )
+      const ended = yield* holder.ended
+      assert.strictEqual(ended.reason, "unconfirmed")
+      const entered = yield* Fiber.join(next)
+      assert.isBelow(ended.at, entered)
+      assert.isBelow(entered - cut, sessionTtl + serverMargin + slack)
+      assert.include(yield* server.log, "due to transaction timeout")
+      yield* nothingHeld(server)
+    })
+
+  it.scopedLive(
+    "R7.2 a grant without its Sync: the server ends the session after ttl and margin, and the keys are free",
+    () => ends(/effect_locking_lock/, (a) => a.withLock(Effect.void, "new", patient)),
+    60_000
+  )
+
+  it.scopedLive(
+    "R7.2 a beat without its Sync: the same",
+    () => ends(/effect_locking_batch/, () => Effect.void),
     60_000
   )
 })
@@ -252,27 +304,91 @@ describe("a server that does not answer", () => {
   )
 
   it.scopedLive(
-    "B68 R10.2 renewals without an answer are told, once, and so is the recovery",
+    "B44 R1.7 connections that break as soon as they are there: an acquire ends in time, and nothing is granted later",
     () =>
       Effect.gen(function*() {
         const { proxy, server, through } = yield* world
-        const a = yield* node(through, { sessionTtl: 6000, ttl: 3000, attemptTimeout: 300 })
+        const a = yield* node(through, { sessionTtl: "30 seconds" })
+        yield* a.withLock(Effect.void, "k")
+        // the server answers, and each session gets half way into its start
+        const cutter = yield* Effect.fork(Effect.forever(Effect.zipRight(proxy.cut(), Effect.sleep(25))))
+        const before = (yield* proxy.connections).length
+        const start = yield* clock
+        const error = yield* Effect.flip(a.withLock(Effect.die("the body ran"), "k", { waitTimeout: "1 second" }))
+        const took = (yield* clock) - start
+        assert.include(["ProviderFailed", "OutcomeUnknown"], error._tag)
+        assert.isAtLeast(took, 990)
+        assert.isBelow(took, 1000 + slack)
+        assert.isAbove((yield* proxy.connections).length, before + 1, "it did reconnect")
+        yield* Fiber.interrupt(cutter)
+        yield* nothingHeld(server)
+        yield* a.withLock(Effect.void, "k", patient)
+        yield* nothingHeld(server)
+      }),
+    60_000
+  )
+
+  it.scopedLive(
+    "B68 R10.1 R10.2 R10.6 renewals without an answer are told, once, and so is the recovery: events, counters, gauges, logs",
+    () =>
+      Effect.gen(function*() {
+        const { proxy, server, through } = yield* world
+        const logged: Array<Readonly<Record<string, unknown>>> = []
+        const logger = Logger.make(({ annotations }) => {
+          logged.push(Object.fromEntries(annotations))
+        })
+        const options = { sessionTtl: 6000, ttl: 3000, attemptTimeout: 300, backend: "told", session: "holder" }
+        const a = yield* Effect.provide(node(through, options), Logger.replace(Logger.defaultLogger, logger))
         const seen: Array<string> = []
         const events = yield* a.events
         yield* Effect.forkScoped(Stream.runForEach(events, ({ _tag }) => Effect.sync(() => seen.push(_tag))))
         const count = (tag: string) => seen.filter((one) => one === tag).length
+        const metric = (name: string, tag = "told") =>
+          Effect.map(Metric.snapshot, (all) => {
+            const found = all.find(({ metricKey }) =>
+              metricKey.name === `effect_locking_${name}` && metricKey.tags.some(({ value }) => value === "told") &&
+              metricKey.tags.some(({ value }) => value === tag)
+            )
+            const state = found?.metricState as { readonly value?: number; readonly count?: number }
+            return state.value ?? state.count
+          })
         yield* a.withLock(
           Effect.gen(function*() {
+            const waiter = yield* Effect.forkDaemon(a.withLock(Effect.void, "k", { ...patient, reentrant: "wait" }))
+            yield* until("it waits", Effect.map(metric("waiters"), (waiters) => waiters === 1))
+            assert.strictEqual(yield* metric("leases"), 1)
             yield* proxy.pause({ who: grants })
             yield* until("told", Effect.sync(() => count("RenewalFailed") > 0))
             yield* Effect.sleep(500)
             yield* proxy.heal
             yield* until("recovered", Effect.sync(() => count("Recovered") > 0))
+            return waiter
           }),
           "k"
-        )
+        ).pipe(Effect.flatMap(Fiber.join))
         assert.deepStrictEqual([count("RenewalFailed"), count("Recovered"), count("Lost")], [1, 1, 0])
+        assert.isAbove((yield* metric("renewals_total", "unknown"))!, 0)
+        assert.isAbove((yield* metric("renewals_total", "confirmed"))!, 0)
+        assert.deepStrictEqual(
+          logged.filter(({ code }) => String(code).startsWith("RENEWAL")),
+          [
+            { backend: "told", code: "RENEWAL_FAILED", locks: 1, session: "holder" },
+            { backend: "told", code: "RENEWAL_RECOVERED", session: "holder" }
+          ]
+        )
+        assert.deepStrictEqual([yield* metric("leases"), yield* metric("waiters")], [0, 0])
+        // and a loss
         yield* nothingHeld(server)
+        const holder = yield* stay(a, "k")
+        yield* proxy.cut(grants)
+        assert.strictEqual((yield* holder.ended).reason, "session-ended")
+        assert.strictEqual(yield* metric("leases_lost_total", "session-ended"), 1)
+        const reentry = yield* Effect.flip(a.withLock(a.withLock(Effect.void, "k"), "k", patient))
+        assert(reentry._tag === "LockReentry")
+        assert.deepInclude(
+          logged.find(({ code }) => code === "LEASE_LOST"),
+          { backend: "told", session: "holder", lock: reentry.keyHash }
+        )
       }),
     60_000
   )

@@ -1,10 +1,12 @@
 /** The server restarts, crashes, resets itself or is replaced by a standby. */
 import type * as PostgresServer from "@effect-locking/testing/PostgresServer"
 import * as TcpProxy from "@effect-locking/testing/TcpProxy"
+import { PgClient } from "@effect/sql-pg"
 import { assert, describe, it } from "@effect/vitest"
-import { Duration, Effect } from "effect"
-import type { Locking } from "effect-locking/Locking"
+import { Context, Duration, Effect, Fiber, Layer, Logger } from "effect"
+import { Locking } from "effect-locking/Locking"
 import Pg from "pg"
+import * as PgLocking from "../../src/PgLocking.js"
 import {
   agent,
   clock,
@@ -14,6 +16,7 @@ import {
   serve,
   serverMargin,
   slack,
+  somebodyWaits,
   stay,
   tables,
   terminate,
@@ -67,6 +70,38 @@ describe("a restart", () => {
         yield* nothingHeld(server)
       }),
     90_000
+  )
+
+  it.scopedLive(
+    "B38 R7.3 over a pool of the program's own: it hears of its idle connections, and the locks of theirs",
+    () =>
+      Effect.gen(function*() {
+        const server = yield* serve()
+        const broken: Array<Error> = []
+        const pool = new Pg.Pool({ connectionString: server.url(), max: 3 })
+        pool.on("error", (error) => broken.push(error))
+        const Sql = PgClient.layerFromPool({
+          acquire: Effect.acquireRelease(Effect.succeed(pool), (pool) => Effect.promise(() => pool.end()))
+        })
+        const options = { sessionTtl: 1000, restartQuarantine: false }
+        const context = yield* Layer.build(Layer.provideMerge(PgLocking.layer(options), Sql))
+        const [a, sql] = [Context.get(context, Locking), Context.get(context, PgClient.PgClient)]
+        yield* sql`select 1`
+        const holder = yield* stay(a, "k")
+        const b = yield* node(server.url(), options)
+        const other = yield* stay(b, "other")
+        const waiter = yield* Effect.fork(a.withLock(sql`select 1`, "other", patient))
+        yield* somebodyWaits(server)
+        yield* server.restart()
+        assert.strictEqual((yield* holder.ended).reason, "session-ended")
+        assert.strictEqual((yield* other.ended).reason, "session-ended")
+        yield* Fiber.join(waiter)
+        yield* a.withLock(sql`select 1`, "next", patient)
+        // of the one that was idle; without a listener this ends the process
+        assert.isNotEmpty(broken)
+        yield* nothingHeld(server)
+      }),
+    60_000
   )
 
   const forgets = (crash: (server: PostgresServer.PostgresServer) => Effect.Effect<unknown, unknown>) =>
@@ -124,6 +159,37 @@ describe("a restart", () => {
           yield* until("it is back", Effect.isSuccess(server.query("select 1")))
         })
       ),
+    60_000
+  )
+
+  it.scopedLive(
+    "R7.2 a layer that is built right after it waits, logs for how long, and then grants at once",
+    () =>
+      Effect.gen(function*() {
+        const sessionTtl = 2000
+        const server = yield* serve()
+        yield* Effect.scoped(Effect.flatMap(node(server.url()), (before) => before.withLock(Effect.void, "k")))
+        yield* server.restart("immediate")
+        const logged: Array<string> = []
+        const logger = Logger.make(({ message }) => {
+          logged.push(String(message))
+        })
+        const a = yield* Effect.provide(
+          node(server.url(), { sessionTtl, restartQuarantine: true }),
+          Logger.replace(Logger.defaultLogger, logger)
+        )
+        const [row] = yield* server.query<{ readonly up: number }>(
+          "select extract(epoch from clock_timestamp() - pg_postmaster_start_time())::float8 * 1000 as up"
+        )
+        // as long as a lease from before may be believed in, and not much longer
+        assert.isAtLeast(row!.up, sessionTtl)
+        assert.isBelow(row!.up, sessionTtl + serverMargin + slack)
+        const seconds = logged.flatMap((text) => /waiting ([\d.]+) s/.exec(text)?.[1] ?? []).map(Number)
+        assert.lengthOf(seconds, 1)
+        assert.isAbove(seconds[0]!, 0)
+        assert.isAtMost(seconds[0]!, (sessionTtl + serverMargin) / 1000)
+        yield* a.withLock(Effect.void, "k", { waitTimeout: 0 })
+      }),
     60_000
   )
 

@@ -4,6 +4,8 @@ import * as TcpProxy from "@effect-locking/testing/TcpProxy"
 import { assert, describe, it } from "@effect/vitest"
 import { Deferred, Duration, Effect, Fiber, Logger, LogLevel } from "effect"
 import type { Locking } from "effect-locking/Locking"
+import * as fs from "node:fs"
+import * as path from "node:path"
 import {
   backends,
   clock,
@@ -43,30 +45,30 @@ const listeners = (server: PostgresServer.PostgresServer) =>
     (all) => all.filter(({ listens, name }) => listens && name.endsWith("/waiter")).map(({ pid }) => pid)
   )
 
-/** Transactions of the database so far: one for each statement of ours. */
+/** Transactions of the database so far, also those that failed: one for each statement of ours. */
 const statements = (server: PostgresServer.PostgresServer) =>
   Effect.map(
     // a session tells what it did when it is idle for a while, so its own counters are asked for at once
     server.query<{ readonly n: number }>(
-      "select pg_stat_force_next_flush(), xact_commit::int as n from pg_stat_database where datname = current_database()"
+      "select pg_stat_force_next_flush(), (xact_commit + xact_rollback)::int as n from pg_stat_database where datname = current_database()"
     ),
     ([row]) => row!.n
   )
 
 describe("wake-ups", () => {
   it.scopedLive(
-    "B22 R6.2 the LISTEN session is terminated: the next one is in within the poll, one warning, and it listens again",
+    "B22 R6.2 R10.6 the LISTEN session is terminated: the next one is in within the poll, one warning, and it listens again",
     () =>
       Effect.gen(function*() {
         const server = yield* serve()
-        const warnings: Array<string> = []
-        const logger = Logger.make(({ logLevel, message }) => {
-          if (LogLevel.greaterThanEqual(logLevel, LogLevel.Warning)) warnings.push(String(message))
+        const warnings: Array<Readonly<Record<string, unknown>>> = []
+        const logger = Logger.make(({ annotations, logLevel }) => {
+          if (LogLevel.greaterThanEqual(logLevel, LogLevel.Warning)) warnings.push(Object.fromEntries(annotations))
         })
         const pollInterval = 5000
         const a = yield* node(server.url(), { sessionTtl: "30 seconds" })
         const b = yield* Effect.provide(
-          node(server.url(), { sessionTtl: "30 seconds", pollInterval, session: "waiter" }),
+          node(server.url(), { sessionTtl: "30 seconds", pollInterval, session: "waiter", backend: "orders" }),
           Logger.replace(Logger.defaultLogger, logger)
         )
         const leave = yield* section(a, "k")
@@ -79,7 +81,7 @@ describe("wake-ups", () => {
         assert.isBelow(first! - left, pollInterval * 1.25 + slack)
         assert.lengthOf(others, 2)
         yield* until("it listens again", Effect.map(listeners(server), (pids) => pids.length === 1 && pids[0] !== pid))
-        assert.deepStrictEqual(warnings.filter((text) => text.includes("wake-ups")).length, 1)
+        assert.deepStrictEqual(warnings, [{ backend: "orders", code: "PG_LISTENER_LOST" }])
         // and is heard again
         const again = yield* section(a, "k")
         const waiter = yield* Effect.fork(b.withLock(clock, "k", patient))
@@ -195,6 +197,83 @@ describe("wake-ups", () => {
         yield* server.start
         for (const waiter of waiters.flat()) yield* Fiber.join(waiter)
         yield* Fiber.join(first)
+        yield* nothingHeld(server)
+      }),
+    60_000
+  )
+
+  it.scopedLive(
+    "B28 B38 the server is read-only for five seconds, as a standby: nobody hammers it, and everybody goes on",
+    () =>
+      Effect.gen(function*() {
+        const server = yield* serve()
+        const proxy = yield* TcpProxy.make({ port: server.port })
+        const nodes = yield* Effect.forEach(
+          [1, 2, 3],
+          () => node(server.url({ port: proxy.port }), { sessionTtl: "10 seconds" })
+        )
+        const first = yield* Effect.fork(Effect.exit(nodes[0]!.withLock(Effect.never, "k")))
+        yield* until("held", Effect.map(keysHeld(server), ({ length }) => length === 1))
+        const waiters = yield* Effect.forEach(
+          nodes,
+          (one) =>
+            Effect.forEach(Array.from({ length: 10 }), () => Effect.fork(one.withLock(Effect.void, "k", patient)))
+        )
+        yield* somebodyWaits(server, 2)
+        yield* server.stop()
+        fs.writeFileSync(path.join(server.dataFolder, "standby.signal"), "")
+        yield* server.start
+        const [state] = yield* server.query<{ readonly standby: boolean }>("select pg_is_in_recovery() as standby")
+        assert.isTrue(state!.standby)
+        const before = (yield* proxy.connections).length
+        yield* Effect.sleep(5000)
+        const attempts = (yield* proxy.connections).length - before
+        assert.deepStrictEqual(yield* keysHeld(server), [])
+        assert.deepStrictEqual(waiters.flat().filter((waiter) => waiter.unsafePoll() !== null), [], "they wait on")
+        // a session and a connection for wake-ups of each process, at most once in three quarters of a second
+        assert.isBelow(attempts, 3 * 2 * 7)
+        assert.isAbove(attempts, 3)
+        yield* server.promote
+        for (const waiter of waiters.flat()) yield* Fiber.join(waiter)
+        yield* Fiber.join(first)
+        yield* nothingHeld(server)
+      }),
+    60_000
+  )
+
+  it.scopedLive(
+    "B28 R7.2 the server refuses every grant for five seconds: nobody hammers it, nothing is left held, and everybody goes on",
+    () =>
+      Effect.gen(function*() {
+        const server = yield* serve()
+        const admin = yield* node(server.url(), { sessionTtl: "30 seconds" })
+        const leave = yield* section(admin, "k")
+        yield* server.createRole("app")
+        const allow = server.query("grant usage, update on sequence effect_locking_fence to app")
+        yield* allow
+        const nodes = yield* Effect.forEach(
+          [1, 2, 3, 4, 5],
+          () => node(server.url({ role: "app" }), { sessionTtl: "30 seconds" })
+        )
+        const waiters = yield* Effect.forEach(nodes, (one) =>
+          Effect.forEach(Array.from({ length: 10 }), () => Effect.fork(one.withLock(Effect.void, "k", patient))))
+        yield* somebodyWaits(server, 5)
+        // a grant then fails when it has taken the lock already
+        yield* server.query("revoke usage, update on sequence effect_locking_fence from app")
+        yield* leave
+        const before = yield* statements(server)
+        yield* Effect.sleep(5000)
+        const asked = (yield* statements(server)) - before
+        // each of the five tries ten times, after pauses that grow to a second: a refusal, a look at what it left, its undoing
+        assert.isBelow(asked, 5 * 16 * 3)
+        // between a refusal and its undoing it is held for a moment
+        yield* until(
+          "nobody holds it",
+          Effect.map(keysHeld(server), ({ length }) =>
+            length === 0)
+        )
+        yield* allow
+        for (const waiter of waiters.flat()) yield* Fiber.join(waiter)
         yield* nothingHeld(server)
       }),
     60_000

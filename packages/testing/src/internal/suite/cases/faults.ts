@@ -113,17 +113,29 @@ export const faults: Group = {
     ),
 
     testIf(["faults.stall"])(
-      "R2.5 R2.4 B01 the store is mute for longer than the ttl: the section ends in time",
+      "R2.5 R2.4 B01 B65 the store is mute for longer than the ttl: the section ends in time",
       (world) =>
         Effect.gen(function*() {
           const [one, two] = [yield* world.node(), yield* world.node()]
           const before = yield* world.now
-          const section = yield* Effect.fork(one.locking.withLock(Effect.sleep("1 hour"), "k", { ttl: world.ttl }))
+          let left = Infinity
+          const body = Effect.ensuring(
+            Effect.sleep("1 hour"),
+            Effect.map(world.now, (now) => {
+              left = now
+            })
+          )
+          const section = yield* Effect.fork(Effect.zip(
+            Effect.exit(one.locking.withLock(body, "k", { ttl: world.ttl, attemptTimeout: world.soon })),
+            world.now
+          ))
           yield* world.until("the grant", Effect.sync(() => one.answered.attempt > 0))
           yield* settle
           yield* Effect.scoped(Effect.gen(function*() {
             yield* world.store.faults!.stall!
-            const exit = yield* world.within("its end", Fiber.await(section), 3 * world.ttl + world.soon)
+            const [exit, at] = yield* world.within("its end", Fiber.join(section), 3 * world.ttl + world.soon)
+            // B65: what is lost is not given back
+            assert.isBelow(at - left, 200 * world.options.slack)
             assert.isTrue(Exit.isFailure(exit) && exit.cause._tag === "Fail" && exit.cause.error._tag === "LeaseLost")
             assert.isAtLeast((yield* world.now) - before, world.ttl / 2)
           }))

@@ -1,3 +1,4 @@
+import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Fiber from "effect/Fiber"
@@ -127,6 +128,43 @@ export const grants: Group = {
           () => Effect.fork(locking.withLock(section, "k", { waitTimeout: "50 seconds" }))
         )
         yield* world.within("all of them", Effect.forEach(fibers, Fiber.join), 20_000 * world.options.slack)
+      })),
+
+    test("R1.12 B60 what a section forks does not skip the lock: refused, one at a time, or a stranger", (world) =>
+      Effect.gen(function*() {
+        const { locking } = yield* world.node()
+        const entered = { children: 0, most: 0, now: 0 }
+        const body = Effect.gen(function*() {
+          entered.children++
+          entered.now++
+          entered.most = Math.max(entered.most, entered.now)
+          yield* Effect.sleep(world.ttl / 20)
+          entered.now--
+        })
+        const five = <A, E>(child: Effect.Effect<A, E>) =>
+          Effect.forEach([1, 2, 3, 4, 5], () => child, { concurrency: "unbounded" })
+        const child = (reentrant: boolean | "wait") =>
+          locking.withLock(body, "k", { reentrant, waitTimeout: "50 seconds" })
+        const over = yield* Deferred.make<void>()
+        const section = locking.withLock(
+          Effect.gen(function*() {
+            for (const { _tag } of yield* five(Effect.flip(child(false)))) assert.strictEqual(_tag, "LockReentry")
+            assert.strictEqual(entered.children, 0)
+            yield* five(child(true))
+            assert.strictEqual(entered.children, 5)
+            const strangers = yield* five(Effect.forkDaemon(child("wait")))
+            yield* Effect.sleep(world.ttl / 5)
+            assert.strictEqual(entered.children, 5, "strangers wait for the section's end")
+            // what outlives the section has no claim of it any more
+            const later = yield* Effect.forkDaemon(Effect.zipRight(Deferred.await(over), child(false)))
+            return [...strangers, later]
+          }),
+          "k"
+        )
+        const daemons = yield* world.within("the section", section, 2 * world.ttl + world.soon)
+        yield* Deferred.succeed(over, undefined)
+        yield* world.within("what it forked", Effect.forEach(daemons, Fiber.join), world.ttl + world.soon)
+        assert.deepStrictEqual(entered, { children: 11, most: 1, now: 0 })
       })),
 
     test("R1.1 no update is lost between processes", (world) =>

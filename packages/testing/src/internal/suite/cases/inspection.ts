@@ -30,6 +30,23 @@ const assertHolder = (
   }
 }
 
+/** All that the driver is said to know. Where the holder is asked, it may take a moment until it can be. */
+const told = (world: World, holders: Effect.Effect<ReadonlyArray<Holder>, unknown>) =>
+  Effect.gen(function*() {
+    let last: ReadonlyArray<Holder> = []
+    yield* world.until(
+      `it tells ${world.options.knows.join(", ")}`,
+      Effect.map(holders, (all) => {
+        last = all
+        return all.length > 0 && all.every((holder) => world.options.knows.every((name) => isTold(holder, name)))
+      })
+    )
+    return last
+  })
+
+const isTold = (holder: Holder, name: Knowledge): boolean =>
+  name === "keys" || name === "waiters" || holder[name] !== undefined
+
 export const inspection: Group = {
   name: "inspection",
   cases: [
@@ -41,7 +58,7 @@ export const inspection: Group = {
         const about = { session: "session of one", metadata: { job: "nightly" } }
         const grant = yield* one.grant(keys, about)
         for (const process of [one, two]) {
-          const holders = yield* process.driver.inspect(keys[0]!)
+          const holders = yield* told(world, process.driver.inspect(keys[0]!))
           assert.lengthOf(holders, 1)
           assertHolder(world, holders[0], grant, about)
         }
@@ -79,6 +96,10 @@ export const inspection: Group = {
         yield* one.grant(a)
         yield* two.grant(b)
         yield* two.grant(elsewhere)
+        yield* told(
+          world,
+          Effect.map(one.driver.list(world.namespace), (held) => held.flatMap(({ holders }) => holders))
+        )
         const held = yield* one.driver.list(world.namespace)
         for (const { hash, holders } of held) {
           assert.isNotEmpty(hash)

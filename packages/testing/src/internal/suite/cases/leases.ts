@@ -1,3 +1,4 @@
+import * as Deferred from "effect/Deferred"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
@@ -199,6 +200,62 @@ export const leases: Group = {
           )
         })
     ),
+
+    testIf(["an end of grants"])(
+      "R2.5 B42 who has waited for longer than its ttl has all of it when it gets in",
+      (world) =>
+        Effect.gen(function*() {
+          const [one, two] = [yield* world.node(), yield* world.node()]
+          const ttl = 2 * world.ttl
+          const inside = yield* Deferred.make<void>()
+          const holder = yield* Effect.fork(
+            one.locking.withLock(Effect.zipRight(Deferred.succeed(inside, undefined), Effect.sleep(1.5 * ttl)), "k")
+          )
+          yield* world.within("the holder", Deferred.await(inside))
+          const left = yield* world.within(
+            "its turn",
+            two.locking.useLock(
+              "k",
+              { ttl, autoRenew: false, waitTimeout: "50 seconds" },
+              (lease) => Effect.zip(lease.remaining, Effect.succeed(Duration.toMillis(lease.waited)))
+            ),
+            1.5 * ttl + world.soon
+          )
+          yield* Fiber.join(holder)
+          const [remaining, waited] = left
+          assert.isAbove(waited, ttl)
+          assert.isAtMost(Duration.toMillis(remaining), ttl)
+          // all but what the answer took
+          assert.isAbove(Duration.toMillis(remaining), ttl / 4)
+        })
+    ),
+
+    test("R1.10 B78 a section that does not end: after maxHold it is not renewed, and others get in", (world) =>
+      Effect.gen(function*() {
+        const [one, two] = [yield* world.node(), yield* world.node()]
+        for (const ignores of [false, true]) {
+          const inside = yield* Deferred.make<void>()
+          const next = yield* Deferred.make<void>()
+          const stuck = ignores ? Effect.uninterruptible(Deferred.await(next)) : Effect.sleep("1 hour")
+          const holder = yield* Effect.fork(one.locking.withLock(
+            Effect.zipRight(Deferred.succeed(inside, undefined), stuck),
+            "k",
+            // long enough for a slow machine to renew it
+            { ttl: 4 * world.ttl, maxHold: 2 * world.ttl }
+          ))
+          yield* world.within("the holder", Deferred.await(inside))
+          yield* world.within(
+            "the next one",
+            // beside the old one, which ignores that it was interrupted
+            two.locking.withLock(Deferred.succeed(next, undefined), "k", { waitTimeout: "50 seconds" }),
+            8 * world.ttl + world.soon
+          )
+          const exit = yield* world.within("the end of the first", Fiber.await(holder))
+          const error = Exit.isFailure(exit) && exit.cause._tag === "Fail" ? exit.cause.error : undefined
+          assert(error?._tag === "LeaseLost")
+          assert.strictEqual(error.reason, "max-hold")
+        }
+      })),
 
     test("R2.3 lease.renew extends it", (world) =>
       Effect.gen(function*() {
