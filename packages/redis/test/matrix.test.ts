@@ -77,7 +77,7 @@ const fitTogether = (held: Way, wanted: Way): boolean => {
 }
 
 const matrix = (name: string, live: Layer.Layer<Two, unknown>, ways: ReadonlyArray<Way>): void =>
-  layer(live, { excludeTestServices: true })(name, (it) => {
+  layer(live, { excludeTestServices: true, timeout: 60_000 })(name, (it) => {
     for (const held of ways) {
       describe(held.name, () => {
         for (const wanted of ways) {
@@ -119,7 +119,7 @@ const goBeside = (waiting: Way, wanted: Way): boolean =>
     : false
 
 const lines = (name: string, live: Layer.Layer<Two, unknown>, ways: ReadonlyArray<Way>): void =>
-  layer(live, { excludeTestServices: true })(name, (it) => {
+  layer(live, { excludeTestServices: true, timeout: 60_000 })(name, (it) => {
     for (const waiting of ways.filter(({ options }) => options.fair)) {
       describe(waiting.name, () => {
         for (const wanted of ways) {
