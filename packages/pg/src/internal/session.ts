@@ -261,8 +261,12 @@ export const awaitQuarantine = (session: Session): Effect.Effect<void> =>
   Effect.suspend(() => {
     const left = Math.ceil(session.quarantine())
     return left === 0 ? Effect.void : Effect.zipRight(
-      Effect.logInfo(
-        `PostgreSQL has restarted, and leases from before that may still be believed in: waiting ${left / 1000} s`
+      Effect.annotateLogs(
+        Effect.logInfo(
+          `PostgreSQL has restarted, and leases from before that may still be believed in: waiting ${left / 1000} s`
+        ),
+        "code",
+        "PG_RESTARTED"
       ),
       Effect.sleep(left)
     )
