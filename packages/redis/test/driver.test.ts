@@ -21,8 +21,8 @@ const live = (major: kit.Major) =>
       const server = yield* kit.server
       return {
         server,
-        one: yield* kit.driver(server.url(), { major }),
-        two: yield* kit.driver(server.url(), { major })
+        one: yield* kit.listener(server.url(), { major }),
+        two: yield* kit.listener(server.url(), { major })
       }
     })
   )
@@ -379,9 +379,10 @@ for (const major of [5, 6] as const) {
           assert.strictEqual(yield* Queue.size(woken), 0)
         }))
 
-      it.effect("R6.2 R6.4 who polls rarely gives signs of life, and an offer is a release to it", () =>
+      it.scoped("R6.2 R6.4 who polls rarely gives signs of life, and an offer is a release to it", () =>
         Effect.gen(function*() {
-          const { one, two } = yield* Redis
+          const { one, server } = yield* Redis
+          const two = yield* kit.driver(server.url(), { major })
           const keys = [kit.key("rarely")]
           const grant = yield* kit.take(kit.open(one, keys), kit.token())
           const woken = yield* Queue.unbounded<void>()
@@ -540,8 +541,8 @@ for (const major of [5, 6] as const) {
         Effect.gen(function*() {
           const { server } = yield* Redis
           const options = { major, client: { keyPrefix: "app:" } }
-          const [one, two] = [yield* kit.driver(server.url(), options), yield* kit.driver(server.url(), options)]
-          const apart = yield* kit.driver(server.url(), { major, client: { keyPrefix: "other:" } })
+          const [one, two] = [yield* kit.listener(server.url(), options), yield* kit.listener(server.url(), options)]
+          const apart = yield* kit.listener(server.url(), { major, client: { keyPrefix: "other:" } })
           const keys = [kit.key("prefixed")]
           const grant = yield* kit.take(kit.open(one, keys), kit.token())
           yield* apart.release(yield* kit.take(kit.open(apart, keys), kit.token()))

@@ -11,6 +11,7 @@ import type { ResolvedKey } from "effect-locking/LockKey"
 import type { LockingOptions } from "effect-locking/LockOptions"
 import { Redis, type RedisOptions } from "ioredis"
 import { Redis as Redis6 } from "ioredis6"
+import * as single from "../src/internal/single.js"
 import * as RedisLocking from "../src/RedisLocking.js"
 
 export type Major = 5 | 6
@@ -44,6 +45,18 @@ export const driver = (
     yield* Effect.orDie(made.ready)
     return made
   })
+
+/** One that never looks by itself whether what is waited for is free: what it hears of, it hears by push. */
+export const listener = (
+  url: string,
+  options: { readonly client?: RedisOptions; readonly major?: Major } = {}
+): Effect.Effect<LockDriver, never, Scope.Scope> =>
+  Effect.flatMap(client(url, options.client, options.major), (client) =>
+    single.make(client, { retention: 3_600_000, fairPatience: 1_500, beat: Infinity }))
+
+/** With the engine, which must not look either: give it a long `pollInterval`. */
+export const listening = (url: string, options: LockingOptions) =>
+  Effect.flatMap(listener(url), (driver) => Locking.make(driver, { namespace: "test", ...options }))
 
 /** A process at a server, with the engine. */
 export const node = (url: string, options: LockingOptions = {}, clientOptions: RedisOptions = {}, major: Major = 5) =>
