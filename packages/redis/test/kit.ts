@@ -4,7 +4,7 @@
 import * as RedisServer from "@effect-locking/testing/RedisServer"
 import { assert } from "@effect/vitest"
 import type { Scope } from "effect"
-import { Deferred, Duration, Effect, Either, Fiber } from "effect"
+import { Deferred, Duration, Effect, Either, Fiber, HashMap, Logger } from "effect"
 import type { Contention, Grant, LockDriver, LockMode, LockRequest, Permits } from "effect-locking/LockDriver"
 import * as Locking from "effect-locking/Locking"
 import type { ResolvedKey } from "effect-locking/LockKey"
@@ -51,8 +51,10 @@ export const listener = (
   url: string,
   options: { readonly client?: RedisOptions; readonly major?: Major } = {}
 ): Effect.Effect<LockDriver, never, Scope.Scope> =>
-  Effect.flatMap(client(url, options.client, options.major), (client) =>
-    single.make(client, { retention: 3_600_000, fairPatience: 1_500, beat: Infinity }))
+  Effect.flatMap(
+    client(url, options.client, options.major),
+    (client) => single.make(client, { retention: 3_600_000, fairPatience: 1_500, beat: Infinity })
+  )
 
 /** With the engine, which must not look either: give it a long `pollInterval`. */
 export const listening = (url: string, options: LockingOptions) =>
@@ -168,6 +170,19 @@ export const oneAtATime = (pause: number) => {
       yield* Effect.sleep(pause)
       inside--
     })
+}
+
+/** What is logged, as the fields of each line. */
+export const captured = () => {
+  const lines: Array<Readonly<Record<string, unknown>>> = []
+  const logger = Logger.make(({ annotations, message }) =>
+    void lines.push({ ...Object.fromEntries(HashMap.toEntries(annotations)), message })
+  )
+  return {
+    lines,
+    layer: Logger.replace(Logger.defaultLogger, logger),
+    withCode: (code: string) => lines.filter((line) => line["code"] === code)
+  }
 }
 
 /** A server that remembers all that it has acknowledged. */
