@@ -513,16 +513,16 @@ describe("servers that are lost", () => {
 describe("leases", () => {
   it_("B76 what has lapsed is swept, and nothing else of any kind, however many sweep", () =>
     Effect.gen(function*() {
-      const { far, near, server } = yield* world({ ttl: "2 seconds" })
-      const other = yield* kit.node(server.url(), { ttl: "2 seconds", namespace: "other" })
+      const { far, near, server } = yield* world({ ttl: "4 seconds" })
+      const other = yield* kit.node(server.url(), { ttl: "4 seconds", namespace: "other" })
       const driver = yield* kit.driver(server.url())
       const shared = { mode: "shared" } as const
       const limited = (count: number, ttl: number) =>
         kit.open(driver, [kit.key("permits")], { permits: { count, limit: 40 }, ttl })
       // readers of two namespaces and a writer that renew
       const live = yield* Effect.forEach([far, near, far, near, other, other], (locking) =>
-        Effect.fork(locking.withLock(Effect.sleep("5 seconds"), "swept", shared)))
-      const plain = yield* Effect.fork(near.withLock(Effect.sleep("5 seconds"), "plain"))
+        Effect.fork(locking.withLock(Effect.sleep("9 seconds"), "swept", shared)))
+      const plain = yield* Effect.fork(near.withLock(Effect.sleep("9 seconds"), "plain"))
       // permits, and somebody who waits for more than there are
       const permits = yield* Effect.replicateEffect(
         Effect.suspend(() =>
