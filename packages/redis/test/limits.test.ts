@@ -186,7 +186,8 @@ describe("what stays", () => {
         // keys at once, of which there are as many as callers: those that were there before do not count
         const node = Effect.flatMap(
           kit.driver(server.url(), { retention: "1 second" }),
-          (driver) => Locking.make(driver, { namespace: "test", maxKeys: 300, ttl: "2 seconds" })
+          (driver) =>
+            Locking.make(driver, { namespace: "test", maxKeys: 300, ttl: "2 seconds", attemptTimeout: "5 seconds" })
         )
         const [a, b] = [yield* node, yield* node]
         const round = (name: string, keys: number) =>
