@@ -5,6 +5,8 @@ import type * as RedisServer from "@effect-locking/testing/RedisServer"
 import { assert, describe, it, layer } from "@effect/vitest"
 import { Context, Duration, Effect, Exit, Fiber, Layer, Queue } from "effect"
 import type { LockDriver } from "effect-locking/LockDriver"
+import * as fs from "node:fs"
+import * as path from "node:path"
 import { recordOf } from "../src/internal/records.js"
 import * as kit from "./kit.js"
 
@@ -21,8 +23,8 @@ const live = (major: kit.Major) =>
       const server = yield* kit.server
       return {
         server,
-        one: yield* kit.driver(server.url(), { major }),
-        two: yield* kit.driver(server.url(), { major })
+        one: yield* kit.listener(server.url(), { major }),
+        two: yield* kit.listener(server.url(), { major })
       }
     })
   )
@@ -190,6 +192,102 @@ for (const major of [5, 6] as const) {
           yield* writer.withdraw
           yield* kit.take(late, "late")
           yield* one.release({ token: "late", keys, mode: "shared" })
+        }))
+    })
+
+    describe("records", () => {
+      const vector: Readonly<Record<string, string>> = JSON.parse(
+        fs.readFileSync(path.join(import.meta.dirname, "vectors", "fields.json"), "utf8")
+      )
+      const fieldsOf = (server: RedisServer.RedisServer) =>
+        Effect.map(
+          server.command("HGETALL", record("fields")),
+          (flat: ReadonlyArray<string>) =>
+            Object.fromEntries(flat.flatMap((field, i) => i % 2 === 0 ? [[field, flat[i + 1]!]] : []))
+        )
+
+      it.effect("R4.5 B70 a holder, a waiter and one who was deposed are written as from the first release on", () =>
+        Effect.gen(function*() {
+          const { one, server, two } = yield* Redis
+          const keys = [kit.key("fields")]
+          const deposed = yield* kit.take(kit.open(one, keys), "deposed")
+          yield* two.forceRelease(keys[0]!, { hard: false })
+          const grant = yield* kit.take(kit.open(one, keys), "holder")
+          const waiter = kit.open(two, keys, { fair: true })
+          yield* waiter.arm(() => {})
+          yield* kit.isBusy(waiter, "waiter")
+          const found = yield* fieldsOf(server)
+          const [holder] = yield* one.inspect(keys[0]!)
+          const [, , arrival, until] = Object.entries(found).find(([field]) => field.startsWith("w"))![1].split(" ")
+          // what differs each time, by its name
+          const names: ReadonlyArray<readonly [unknown, string]> = [
+            [grant.fences[0], "<fence>"],
+            [grant.fences[0]! + 7n, "<last fence of the block>"],
+            [holder!.until, "<until, milliseconds>"],
+            [holder!.since, "<since, milliseconds>"],
+            [arrival, "<arrival, microseconds>"],
+            [until, "<place until, milliseconds>"],
+            [found[`d${deposed.token}`], "<deposed until, milliseconds>"]
+          ]
+          const named = Object.entries(found).map(([field, value]) => [
+            field.startsWith("w") ? "w<waiter>" : field,
+            value.split(" ").map((part) => names.find(([own]) => String(own) === part)?.[1] ?? part).join(" ")
+          ])
+          assert.deepStrictEqual(Object.fromEntries(named), vector)
+          yield* waiter.withdraw
+          yield* one.release(grant)
+        }))
+
+      it.effect("R4.5 B70 and are read as that", () =>
+        Effect.gen(function*() {
+          const { one, server, two } = yield* Redis
+          const [seconds] = yield* server.command("TIME")
+          const now = Number(seconds) * 1_000
+          const values: Readonly<Record<string, string>> = {
+            "<fence>": "1000001",
+            "<last fence of the block>": "1000008",
+            "<until, milliseconds>": String(now + 30_000),
+            "<since, milliseconds>": String(now - 1_000),
+            "<arrival, microseconds>": String(now * 1_000),
+            "<place until, milliseconds>": String(now + 20_000),
+            "<deposed until, milliseconds>": String(now + 10_000)
+          }
+          const written = Object.entries(vector).flatMap(([field, value]) => [
+            field.replace("<waiter>", "somebody"),
+            value.replace(/<[^>]+>/g, (name) => values[name]!)
+          ])
+          yield* server.command("DEL", record("fields"))
+          yield* server.command("HSET", record("fields"), ...written)
+          const keys = [kit.key("fields")]
+          assert.deepStrictEqual(yield* one.inspect(keys[0]!), [{
+            mode: "exclusive",
+            fence: 1_000_001n,
+            token: "holder",
+            since: now - 1_000,
+            until: now + 30_000,
+            session: "session",
+            metadata: { job: "secret-job" }
+          }])
+          const grantOf = (token: string) => ({
+            _tag: "Grant" as const,
+            token,
+            keys,
+            mode: "exclusive" as const,
+            fences: [1_000_001n],
+            block: 8,
+            ttl: Duration.seconds(30)
+          })
+          assert.deepStrictEqual(yield* one.renew([grantOf("holder"), grantOf("deposed")]), [
+            { _tag: "Confirmed", contended: true },
+            { _tag: "Lost", reason: "revoked" }
+          ])
+          // it is before whoever comes later
+          assert.strictEqual(yield* one.release(grantOf("holder")), "woke")
+          yield* kit.isBusy(kit.open(two, keys), "late")
+          assert.strictEqual(yield* two.release({ token: "somebody", keys, mode: "exclusive" }), "gone")
+          const next = yield* kit.take(kit.open(two, keys), "late")
+          assert.isTrue(next.fences[0]! > 1_000_008n)
+          yield* two.release(next)
         }))
     })
 
@@ -379,9 +477,10 @@ for (const major of [5, 6] as const) {
           assert.strictEqual(yield* Queue.size(woken), 0)
         }))
 
-      it.effect("R6.2 R6.4 who polls rarely gives signs of life, and an offer is a release to it", () =>
+      it.scoped("R6.2 R6.4 who polls rarely gives signs of life, and an offer is a release to it", () =>
         Effect.gen(function*() {
-          const { one, two } = yield* Redis
+          const { one, server } = yield* Redis
+          const two = yield* kit.driver(server.url(), { major })
           const keys = [kit.key("rarely")]
           const grant = yield* kit.take(kit.open(one, keys), kit.token())
           const woken = yield* Queue.unbounded<void>()
@@ -540,8 +639,8 @@ for (const major of [5, 6] as const) {
         Effect.gen(function*() {
           const { server } = yield* Redis
           const options = { major, client: { keyPrefix: "app:" } }
-          const [one, two] = [yield* kit.driver(server.url(), options), yield* kit.driver(server.url(), options)]
-          const apart = yield* kit.driver(server.url(), { major, client: { keyPrefix: "other:" } })
+          const [one, two] = [yield* kit.listener(server.url(), options), yield* kit.listener(server.url(), options)]
+          const apart = yield* kit.listener(server.url(), { major, client: { keyPrefix: "other:" } })
           const keys = [kit.key("prefixed")]
           const grant = yield* kit.take(kit.open(one, keys), kit.token())
           yield* apart.release(yield* kit.take(kit.open(apart, keys), kit.token()))

@@ -4,13 +4,14 @@
 import * as RedisServer from "@effect-locking/testing/RedisServer"
 import { assert } from "@effect/vitest"
 import type { Scope } from "effect"
-import { Deferred, Duration, Effect, Either, Fiber } from "effect"
+import { Deferred, Duration, Effect, Either, Fiber, HashMap, Logger } from "effect"
 import type { Contention, Grant, LockDriver, LockMode, LockRequest, Permits } from "effect-locking/LockDriver"
 import * as Locking from "effect-locking/Locking"
 import type { ResolvedKey } from "effect-locking/LockKey"
 import type { LockingOptions } from "effect-locking/LockOptions"
 import { Redis, type RedisOptions } from "ioredis"
 import { Redis as Redis6 } from "ioredis6"
+import * as single from "../src/internal/single.js"
 import * as RedisLocking from "../src/RedisLocking.js"
 
 export type Major = 5 | 6
@@ -44,6 +45,20 @@ export const driver = (
     yield* Effect.orDie(made.ready)
     return made
   })
+
+/** One that never looks by itself whether what is waited for is free: what it hears of, it hears by push. */
+export const listener = (
+  url: string,
+  options: { readonly client?: RedisOptions; readonly major?: Major } = {}
+): Effect.Effect<LockDriver, never, Scope.Scope> =>
+  Effect.flatMap(
+    client(url, options.client, options.major),
+    (client) => single.make(client, { retention: 3_600_000, fairPatience: 1_500, beat: Infinity })
+  )
+
+/** With the engine, which must not look either: give it a long `pollInterval`. */
+export const listening = (url: string, options: LockingOptions) =>
+  Effect.flatMap(listener(url), (driver) => Locking.make(driver, { namespace: "test", ...options }))
 
 /** A process at a server, with the engine. */
 export const node = (url: string, options: LockingOptions = {}, clientOptions: RedisOptions = {}, major: Major = 5) =>
@@ -155,6 +170,19 @@ export const oneAtATime = (pause: number) => {
       yield* Effect.sleep(pause)
       inside--
     })
+}
+
+/** What is logged, as the fields of each line. */
+export const captured = () => {
+  const lines: Array<Readonly<Record<string, unknown>>> = []
+  const logger = Logger.make(({ annotations, message }) =>
+    void lines.push({ ...Object.fromEntries(HashMap.toEntries(annotations)), message })
+  )
+  return {
+    lines,
+    layer: Logger.replace(Logger.defaultLogger, logger),
+    withCode: (code: string) => lines.filter((line) => line["code"] === code)
+  }
 }
 
 /** A server that remembers all that it has acknowledged. */

@@ -1,21 +1,28 @@
 /**
  * Processes of their own that die, freeze and block, at one server.
  */
+import * as History from "@effect-locking/testing/History"
+import type { RedisServer } from "@effect-locking/testing/RedisServer"
 import * as Worker from "@effect-locking/testing/Worker"
 import { assert, describe, it } from "@effect/vitest"
-import { Effect, Schema, type Scope } from "effect"
+import { Effect, Fiber, Schema, type Scope } from "effect"
+import type { Locking } from "effect-locking/Locking"
+import { recordOf } from "../src/internal/records.js"
+import * as RedisFence from "../src/RedisFence.js"
 import * as kit from "./kit.js"
 
 const file = new URL("./fixtures/worker.ts", import.meta.url)
 
-const spawn = (what: string, url: string, key: string) =>
+const spawn = (what: string, url: string, key: string, ...rest: ReadonlyArray<string>) =>
   Worker.spawn(file, {
-    args: [what, url, key],
-    watchdog: "40 seconds",
+    args: [what, url, key, ...rest],
+    watchdog: "100 seconds",
     nodeOptions: ["--import", "tsx", "--unhandled-rejections=strict"]
   })
 
-const Entered = Schema.is(Schema.Struct({ entered: Schema.String }))
+const Entered = Schema.is(Schema.Struct({ entered: Schema.String, name: Schema.optional(Schema.String) }))
+const Wrote = Schema.is(Schema.Struct({ wrote: Schema.String, valid: Schema.Boolean }))
+const Cleaned = Schema.is(Schema.Struct({ cleaned: Schema.Number }))
 const Ended = Schema.is(Schema.Struct({ ended: Schema.String, reason: Schema.optional(Schema.String) }))
 const Counted = Schema.is(Schema.Struct({
   fence: Schema.String,
@@ -23,7 +30,20 @@ const Counted = Schema.is(Schema.Struct({
   until: Schema.String
 }))
 
-const it_ = <E>(name: string, body: () => Effect.Effect<void, E, Scope.Scope>) => it.scopedLive(name, body, 60_000)
+/** Somebody who waits for it, as the server sees it: ends with when it entered. */
+const waits = (locking: Locking, server: RedisServer, key: string) =>
+  Effect.gen(function*() {
+    const waiter = yield* Effect.fork(locking.withLock(Effect.sync(History.now), key, { waitTimeout: "25 seconds" }))
+    yield* kit.eventually(
+      Effect.map(
+        server.command("HKEYS", recordOf("", kit.key(key))),
+        (fields: ReadonlyArray<string>) => fields.some((field) => field.startsWith("w"))
+      )
+    )
+    return waiter
+  })
+
+const it_ = <E>(name: string, body: () => Effect.Effect<void, E, Scope.Scope>) => it.scopedLive(name, body, 120_000)
 
 describe("processes", () => {
   it_("B17 a holder that is killed holds nobody up for longer than its ttl", () =>
@@ -40,27 +60,55 @@ describe("processes", () => {
     }))
 
   it_(
-    "B63 B34 a holder that was frozen beyond its lease is told so, and its write is refused",
+    "B63 B34 R3.1 R3.3 holders that were frozen beyond their leases are told so, a hundred times: no late write is taken",
     () =>
       Effect.gen(function*() {
         const server = yield* kit.server
         const worker = yield* spawn("write", server.url(), "frozen")
-        yield* worker.takeUntil(Entered)
-        yield* worker.freeze
         const locking = yield* kit.node(server.url())
         const client = yield* kit.client(server.url())
-        const { set } = yield* Effect.promise(() => import("../src/RedisFence.js"))
-        yield* locking.useLock(
-          "frozen",
-          { waitTimeout: "20 seconds" },
-          (lease) => set(client, "resource", "mine", lease)
-        )
-        yield* worker.thaw
-        yield* worker.send("go")
-        const { ended } = yield* worker.takeUntil(Ended)
-        assert.strictEqual(ended, "StaleFence")
-        assert.strictEqual(yield* server.command("GET", "resource"), "mine")
-        assert.deepStrictEqual(yield* locking.inspect("frozen"), [])
+        const names = Array.from({ length: 20 }, (_, i) => `frozen/${i}`)
+        const fences = new Map<string, bigint>()
+        const rises = (name: string, fence: bigint) => {
+          assert.isTrue(fence > (fences.get(name) ?? 0n))
+          fences.set(name, fence)
+        }
+        for (let round = 0; round < 5; round++) {
+          yield* worker.send(names.length)
+          for (const _ of names) {
+            const { entered, name } = yield* worker.takeUntil(Entered)
+            rises(name!, BigInt(entered))
+          }
+          yield* worker.freeze
+          yield* Effect.forEach(names, (name) =>
+            locking.useLock(name, { waitTimeout: "20 seconds" }, (lease) =>
+              Effect.sync(() =>
+                rises(name, lease.fence)
+              ).pipe(
+                Effect.zipRight(RedisFence.set(client, `resource/${name}`, `mine ${round}`, lease))
+              )), { concurrency: "unbounded" })
+          yield* worker.thaw
+          for (const _ of names) {
+            const { valid, wrote } = yield* worker.takeUntil(Wrote)
+            assert.deepStrictEqual([wrote, valid], ["StaleFence", false])
+          }
+          yield* worker.send("next")
+          for (const _ of names) {
+            assert.strictEqual((yield* worker.takeUntil(Ended)).ended, "LeaseLost")
+          }
+          const values = yield* Effect.forEach(names, (name) =>
+            server.command("GET", `resource/${name}`))
+          assert.deepStrictEqual(
+            values,
+            names.map(() =>
+              `mine ${round}`
+            )
+          )
+          assert.deepStrictEqual(yield* locking.list, [])
+        }
+        yield* worker.send("end")
+        assert.strictEqual((yield* worker.ended).code, 0)
+        assert.notInclude(JSON.stringify(yield* worker.written), "passed")
       })
   )
 
@@ -78,6 +126,47 @@ describe("processes", () => {
         assert.strictEqual(ended, "LeaseLost")
         assert.deepStrictEqual(yield* locking.inspect("blocked"), [])
         assert.strictEqual((yield* worker.ended).code, 0)
+      })
+  )
+
+  it_(
+    "B08 R7.1 SIGTERM: the key is given up after the section's finalizer has ended, and not before",
+    () =>
+      Effect.gen(function*() {
+        const server = yield* kit.server
+        const worker = yield* spawn("finish", server.url(), "leader", "1000", "5000")
+        yield* worker.takeUntil(Entered)
+        const next = yield* waits(yield* kit.node(server.url()), server, "leader")
+        yield* worker.signal("SIGTERM")
+        const { cleaned } = yield* worker.takeUntil(Cleaned)
+        const entered = yield* Fiber.join(next)
+        assert.isAbove(entered, cleaned)
+        // by push: long before the lease would have ended
+        assert.isBelow(entered - cleaned, 900_000)
+        assert.deepStrictEqual(yield* worker.ended, { code: 0, signal: null })
+      })
+  )
+
+  it_(
+    "B08 R7.1 SIGTERM: a finalizer that is stuck keeps the key as long as its lease, and not for ever",
+    () =>
+      Effect.gen(function*() {
+        const server = yield* kit.server
+        const [finalizer, shutdownTimeout] = [9_000, 500]
+        const worker = yield* spawn("finish", server.url(), "leader", String(finalizer), String(shutdownTimeout))
+        yield* worker.takeUntil(Entered)
+        const next = yield* waits(yield* kit.node(server.url()), server, "leader")
+        const start = History.now()
+        yield* worker.signal("SIGTERM")
+        const millis = ((yield* Fiber.join(next)) - start) / 1_000
+        // until then it was renewed, and nobody was let in beside it
+        assert.isAtLeast(millis, shutdownTimeout)
+        // its ttl later
+        assert.isBelow(millis, shutdownTimeout + 1_000 + 3_000)
+        const { ended, reason } = yield* worker.takeUntil(Ended)
+        assert.deepStrictEqual([ended, reason], ["LeaseLost", "closed"])
+        assert.include(yield* worker.errors, "CLEANUP_TIMEOUT")
+        assert.deepStrictEqual(yield* worker.ended, { code: 0, signal: null })
       })
   )
 

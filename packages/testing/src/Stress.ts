@@ -59,6 +59,8 @@ export interface Task {
 export interface Verdict {
   /** How often somebody had a key. */
   readonly turns: number
+  /** How often the store granted one: turns with fences one after the other were passed on within a grant. */
+  readonly grants: number
   /** Two holders at once; a fence that did not rise, or that two turns had. */
   readonly violations: ReadonlyArray<OverlapOracle.Violation>
   /** From when a key was free and wanted until somebody had it: the longest that took. */
@@ -66,8 +68,8 @@ export interface Verdict {
   /** From the end of the run until the last of those who waited had been served. */
   readonly drained: Duration.Duration
   /**
-   * What each process had of its fair share in a second: one entry for each, the least first. Not counted are seconds in
-   * which the machine did not let one of them run.
+   * What each process had of its fair share in a second: one entry for each, the least first. Where the machine has not
+   * let one of them run for half of it, the next second is added.
    */
   readonly shares: ReadonlyArray<number>
 }
@@ -217,6 +219,7 @@ export const run = (worker: URL | string, load: Load): Effect.Effect<Verdict, Ki
     const windows = windowsOf(stories)
     return {
       turns: windows.length,
+      grants: grants(windows),
       violations: [...OverlapOracle.judge(windows).violations, ...sharedFences(windows)],
       longestStall: Duration.micros(BigInt(longestStall(stories))),
       drained: Duration.micros(BigInt(end - stop)),
@@ -238,15 +241,18 @@ const longestStall = (stories: ReadonlyArray<Story>): number => {
 
 const second = 1_000_000
 
-/** Not in the first second, in which they warm up. */
+/** Not in the first second, in which they warm up. A process that gets to run writes ten times a second. */
 const shares = (stories: ReadonlyArray<Story>, start: number, stop: number): ReadonlyArray<number> => {
   const found: Array<number> = []
-  for (let from = start + second; from + second <= stop; from += second) {
-    const isIn = (time: number) => time >= from && time < from + second
-    if (!stories.every(({ signs }) => signs.filter(isIn).length >= 5)) continue
+  let from = start + second
+  for (let to = from + second; to <= stop; to += second) {
+    const isIn = (time: number) => time >= from && time < to
+    const ran = stories.map(({ signs }) => signs.filter(isIn).length)
+    if (Math.min(...ran) < Math.max(5, Math.max(...ran) / 2)) continue
     const counts = stories.map(({ turns }) => turns.filter((turn) => isIn(turn[3])).length)
     const fair = counts.reduce((sum, count) => sum + count, 0) / stories.length
     for (const count of counts) found.push(count / fair)
+    from = to
   }
   return found.toSorted((a, b) => a - b)
 }
@@ -264,6 +270,11 @@ const windowsOf = (stories: ReadonlyArray<Story>): ReadonlyArray<History.Window>
       until
     }))
   )
+
+const grants = (windows: ReadonlyArray<History.Window>): number => {
+  const fences = new Set(windows.map(({ fence, key }) => `${key} ${fence}`))
+  return windows.filter(({ fence, key }) => !fences.has(`${key} ${fence - 1n}`)).length
+}
 
 /** To the judge, windows of one fence are one window. */
 const sharedFences = (windows: ReadonlyArray<History.Window>): ReadonlyArray<OverlapOracle.Violation> =>

@@ -41,7 +41,7 @@ const capabilities: Capabilities = {
 }
 
 /** Who polls less often than this gives its signs of life without asking. In milliseconds. */
-const beat = 500
+const signsOfLife = 500
 
 export interface Parts {
   readonly store: Store
@@ -51,6 +51,8 @@ export interface Parts {
   readonly capabilities?: Partial<Capabilities>
   /** How long a place in the order of arrival is kept without a sign of life, in milliseconds. */
   readonly fairPatience: number
+  /** How often those who wait are looked after; never, where wake-ups have to be seen by themselves. */
+  readonly beat?: number | undefined
   readonly ready: Effect.Effect<void, DriverError>
   readonly list: (namespace: string) => Effect.Effect<ReadonlyArray<HeldKey>, DriverError>
   readonly check: Effect.Effect<ReadonlyArray<Finding>, DriverError>
@@ -63,7 +65,7 @@ export const make = (parts: Parts): Effect.Effect<LockDriver, never, Scope.Scope
       Queue.shutdown
     )
     const clock = yield* Effect.clock
-    const { channels, prefix, store } = parts
+    const { beat = signsOfLife, channels, prefix, store } = parts
     const { offer } = store
     const waiting = new Set<RedisContention>()
     const environment: Environment = {
@@ -72,6 +74,7 @@ export const make = (parts: Parts): Effect.Effect<LockDriver, never, Scope.Scope
       lines: new Lines(),
       waiting,
       fairPatience: parts.fairPatience,
+      beat,
       now: () => Number(clock.unsafeCurrentTimeNanos()) / 1e6
     }
     const tend = Effect.sync(() => {
@@ -135,6 +138,7 @@ interface Environment {
   /** Those who are armed. */
   readonly waiting: Set<RedisContention>
   readonly fairPatience: number
+  readonly beat: number
   /** Monotonic milliseconds. */
   readonly now: () => number
 }
@@ -259,7 +263,8 @@ class RedisContention implements Contention, Member {
 
   /** Gives a sign of life, where the engine has given none for long. */
   tend(): void {
-    if (!this.isInLine && this.environment.now() - this.askedAt >= beat) this.enlist(() => {})
+    const { beat, now } = this.environment
+    if (!this.isInLine && now() - this.askedAt >= beat) this.enlist(() => {})
   }
 
   private enlist(done: () => void): void {

@@ -17,13 +17,17 @@ import * as server from "./server.js"
 /** A key that is asked for and never made: scripts want one, and with it the right to use the prefix is proven. */
 export const probe = (prefix: string): string => `${prefix}effect-locking:{probe}`
 
-export const make = (client: Client, settings: server.Settings): Effect.Effect<LockDriver, never, Scope.Scope> =>
+export const make = (
+  client: Client,
+  settings: server.Settings & Pick<driver.Parts, "beat">
+): Effect.Effect<LockDriver, never, Scope.Scope> =>
   Effect.gen(function*() {
     const prefix = prefixOf(client)
     const link = yield* connection.make(client, "effect-locking-scripts")
     const store = server.make(link, settings)
     return yield* driver.make({
       fairPatience: settings.fairPatience,
+      beat: settings.beat,
       store,
       channels: yield* channels.make(client, "effect-locking-wakeups"),
       prefix,

@@ -12,6 +12,9 @@ const [processes, callers] = [4, 200]
 /** A machine that is busy makes everybody wait, but only what was lost until a poll or a lease's end. */
 const patience = Duration.seconds(30)
 
+/** What each process has at least of what it would have if all had the same, in each second. */
+const fairShare = 0.2
+
 /** The driver's connections, by their numbers at the server. */
 const connections = (server: RedisServer) =>
   Effect.map(
@@ -53,7 +56,6 @@ const load = (server: RedisServer) =>
     assert.isAtLeast(verdict.turns, processes * callers, "nobody was left out")
     assert(Duration.lessThan(verdict.longestStall, patience), `a key was free and wanted: ${verdict.longestStall}`)
     assert(Duration.lessThan(verdict.drained, patience), `until the last was served: ${verdict.drained}`)
-    assert.isAtLeast(verdict.shares[0] ?? 1, 0.2, "of its fair share, in some second")
     const records: ReadonlyArray<string> = yield* server.command("KEYS", "*")
     const fields = yield* Effect.forEach(records, (record) => server.command("HKEYS", record))
     // holders and waiters
@@ -69,10 +71,13 @@ describe("stress", () => {
         const server = yield* kit.server
         const seen = yield* watchConnections(server)
         const before = yield* kit.commands(server)
-        const { turns } = yield* load(server)
+        const { grants, shares } = yield* load(server)
         const commands = (yield* kit.commands(server)) - before
-        assert.isAtMost(commands / turns, 6, "commands for each turn")
+        // of which several turns of one process may be made
+        assert.isAtMost(commands / grants, 6, "commands for each grant of the server's")
         assert.isAtMost(seen.most, 2 * processes)
+        assert.isNotEmpty(shares, "it could be judged")
+        assert.isAtLeast(shares[0]!, fairShare, "of its fair share, in some second")
       }),
     (seconds + 110) * 1000
   )
@@ -83,7 +88,11 @@ describe("stress", () => {
       Effect.gen(function*() {
         const server = yield* kit.server
         const killed = yield* killConnections(server)
-        yield* load(server)
+        const { shares } = yield* load(server)
+        // on a machine that is too busy to judge each second, a process may have no connection for one
+        if (shares.length === processes * (seconds - 1)) {
+          assert.isAtLeast(shares[0]!, fairShare, "of its fair share, in some second")
+        }
         assert.isAtLeast(killed.count, 2 * seconds)
       }),
     (seconds + 110) * 1000

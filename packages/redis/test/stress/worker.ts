@@ -1,15 +1,22 @@
 import * as Stress from "@effect-locking/testing/Stress"
+import * as Locking from "effect-locking/Locking"
 import { Redis } from "ioredis"
-import { RedisLocking } from "../../src/index.js"
+import * as single from "../../src/internal/single.js"
 
 Stress.work(({ name, store }) =>
-  RedisLocking.layer({
-    // the driver duplicates it
-    client: new Redis(store, { lazyConnect: true }),
-    session: name,
-    // no lease ends, and nobody polls, before the test has judged
-    pollInterval: "1 minute",
-    ttl: "1 minute",
-    waitTimeout: "2 minutes"
-  })
+  Locking.layer(
+    // the driver duplicates the client
+    single.make(new Redis(store, { lazyConnect: true }), {
+      retention: 3_600_000,
+      fairPatience: 1_500,
+      // nobody looks, polls or loses a lease before the test has judged
+      beat: Infinity
+    }),
+    {
+      session: name,
+      pollInterval: "1 minute",
+      ttl: "1 minute",
+      waitTimeout: "2 minutes"
+    }
+  )
 )
