@@ -8,7 +8,7 @@ import { Context, Duration, Effect, Either, FastCheck as fc, Layer } from "effec
 import * as Fence from "effect-locking/Fence"
 import type { Cluster, Redis } from "ioredis"
 import * as RedisFence from "../src/RedisFence.js"
-import { client as clusterClient, Masters } from "./kit-cluster.js"
+import { client as clusterClient, Masters } from "./cluster.js"
 import * as kit from "./kit.js"
 
 /** What a write came to. */
@@ -233,12 +233,12 @@ class Clients extends Context.Tag("Clients")<Clients, {
     Layer.scoped(
       Clients,
       Effect.gen(function*() {
-        const [first] = yield* Masters
-        const asked = yield* kit.client(first!.url())
+        const masters = yield* Masters
+        const asked = yield* kit.client(masters[0]!.url())
         const clients = yield* Effect.forEach(prefixes, (keyPrefix, i) =>
           // a prefix is that of the cluster or of its nodes
           Effect.map(
-            clusterClient(major, i % 2 === 0 ? { keyPrefix } : { redisOptions: { keyPrefix } }),
+            clusterClient(masters, major, i % 2 === 0 ? { keyPrefix } : { redisOptions: { keyPrefix } }),
             (made) => [keyPrefix, made] as const
           ))
         return {

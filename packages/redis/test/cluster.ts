@@ -2,7 +2,7 @@
  * A cluster, and clients that ask it.
  */
 import * as RedisServer from "@effect-locking/testing/RedisServer"
-import { Effect } from "effect"
+import { Context, Effect, Layer } from "effect"
 import { Cluster, type ClusterOptions } from "ioredis"
 import { Cluster as Cluster6 } from "ioredis6"
 import * as kit from "./kit.js"
@@ -74,6 +74,12 @@ export const make = (options: { readonly replicas: boolean; readonly nodeTimeout
     return servers
   })
 
+/** Three masters for a file of tests. */
+export class Masters extends Context.Tag("Masters")<Masters, ReadonlyArray<RedisServer.RedisServer>>() {
+  static readonly live = Layer.scoped(Masters, Effect.orDie(make({ replicas: false, nodeTimeout: 15_000 })))
+}
+
+/** A client of the user's. */
 export const client = (
   ports: ReadonlyArray<{ readonly port: number }>,
   major: kit.Major,

@@ -10,7 +10,7 @@ import type { Cluster, Redis } from "ioredis"
 import * as path from "node:path"
 import * as configured from "../src/internal/configured.js"
 import * as RedisLocking from "../src/RedisLocking.js"
-import { Masters } from "./kit-cluster.js"
+import { Masters } from "./cluster.js"
 import * as kit from "./kit.js"
 
 const locks = (connection: RedisLocking.Connection) =>

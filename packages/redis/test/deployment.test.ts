@@ -5,7 +5,7 @@ import * as RedisServer from "@effect-locking/testing/RedisServer"
 import { assert, describe, it, layer } from "@effect/vitest"
 import { Effect } from "effect"
 import { judge, judgeClock, parseInfo } from "../src/internal/deployment.js"
-import { Masters } from "./kit-cluster.js"
+import { Masters } from "./cluster.js"
 import * as kit from "./kit.js"
 
 /** As a server that is fit for locks tells of itself. */

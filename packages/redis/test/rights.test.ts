@@ -11,7 +11,7 @@ import * as path from "node:path"
 import { recordOf } from "../src/internal/records.js"
 import * as RedisFence from "../src/RedisFence.js"
 import * as RedisLocking from "../src/RedisLocking.js"
-import { client as clusterClient, Masters } from "./kit-cluster.js"
+import { client as clusterClient, Masters } from "./cluster.js"
 import * as kit from "./kit.js"
 
 /** `ACL SETUSER locks …`, as they stand there. */
@@ -154,7 +154,7 @@ layer(Masters.live, { excludeTestServices: true, timeout: 60_000 })("rights", (i
         for (const server of servers) yield* grantRights(server)
         // on every node some
         const names = ["a", "b", "c", "d", "e", "f"].map((name) => `${name}/${major}`)
-        yield* story(clusterClient(major, { redisOptions: user }), names, servers)
+        yield* story(clusterClient(servers, major, { redisOptions: user }), names, servers)
         for (const server of servers) yield* isNotRefused(server)
         const used = yield* Effect.forEach(servers, stats)
         assert.isTrue(
