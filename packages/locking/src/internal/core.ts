@@ -51,6 +51,9 @@ export interface Core {
   closed: boolean
   /** The close ran out of time: what cannot be given back at once is left to its ttl. */
   isOver: boolean
+  /** What could not be given back since the layer began to close, and what came of the last one. */
+  notGivenBack: number
+  notGivenBackCause: unknown
   onIdle: (() => void) | undefined
 }
 

@@ -80,6 +80,8 @@ export const make = (
       tenancy: tenancy.make(),
       closed: false,
       isOver: false,
+      notGivenBack: 0,
+      notGivenBackCause: undefined,
       onIdle: undefined
     }
     if (settings.start !== "lazy") {

@@ -3,7 +3,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import type { Claim } from "../LockDriver.js"
+import type { Claim, DriverError } from "../LockDriver.js"
 import * as calls from "./calls.js"
 import { interruptNow } from "./compat.js"
 import { Activity, begin, type Core, finish } from "./core.js"
@@ -16,6 +16,13 @@ export const background = (core: Core, effect: Effect.Effect<unknown>): void => 
   const activity = new Activity("background", () => {}, () => interruptNow(fiber))
   begin(core, activity)
   fiber.addObserver(() => finish(core, activity))
+}
+
+/** The close of the layer tells. */
+const noteNotGivenBack = (core: Core, exit: Exit.Exit<unknown, DriverError> | undefined): void => {
+  core.notGivenBack++
+  if (exit === undefined || Exit.isSuccess(exit) || exit.cause._tag !== "Fail") return
+  core.notGivenBackCause = exit.cause.error.cause ?? exit.cause.error
 }
 
 /**
@@ -35,6 +42,7 @@ export const abandon = (core: Core, claim: Claim, lastAct: number, lapsesAt: num
           }
           sometimes("release outcome unknown")
           if (now >= lapsesAt || core.isOver) {
+            if (core.closed) noteNotGivenBack(core, exit)
             return log(core, "Warning", "RELEASE_FAILED", "A lock could not be given back")
           }
           return Effect.zipRight(Effect.sleep(Math.min(1000, 25 * 2 ** tries)), attempt(tries + 1))
