@@ -115,7 +115,7 @@ describe("metrics", () => {
         "leases_lost_total taken": 0,
         "leases_lost_total unconfirmed": 0,
         long_holds_total: 0,
-        oldest_wait_seconds: 0,
+        oldest_wait_start_time_seconds: 0,
         overruns_total: 0,
         release_failures_total: 0,
         "renewals_total confirmed": 0,
@@ -260,8 +260,9 @@ describe("metrics", () => {
       assert.strictEqual(metrics["leases_lost_total revoked"], 1)
     }))
 
-  it.scoped("R10.1 B68 gauges: leases, waiters, and how long the oldest one has waited", () =>
+  it.scoped("R10.1 B68 gauges: leases, waiters, and since when the oldest one waits", () =>
     Effect.gen(function*() {
+      yield* TestClock.setTime(1_000_000)
       const name = backend()
       const { locking } = yield* world({ backend: name })
       const at = (gauge: string) => Effect.map(metricsOf(name), (metrics) => metrics[gauge])
@@ -270,14 +271,20 @@ describe("metrics", () => {
       assert.strictEqual(yield* at("leases"), 2)
       // who gets a free key has not waited
       assert.strictEqual(yield* at("waiters"), 0)
+      assert.strictEqual(yield* at("oldest_wait_start_time_seconds"), 0)
       const first = yield* waits(locking.withLock(Effect.void, "a", { waitTimeout: "1 hour" }))
-      yield* TestClock.adjust("3 seconds")
-      yield* waits(locking.withLock(Effect.void, "a", { waitTimeout: "1 hour" }))
+      // nothing happens for so long, and the number is right all the time
+      yield* TestClock.adjust("30 seconds")
+      assert.strictEqual(yield* at("waiters"), 1)
+      assert.strictEqual(yield* at("oldest_wait_start_time_seconds"), 1000)
+      const second = yield* waits(locking.withLock(Effect.void, "a", { waitTimeout: "1 hour" }))
       assert.strictEqual(yield* at("waiters"), 2)
-      assert.strictEqual(yield* at("oldest_wait_seconds"), 3)
+      assert.strictEqual(yield* at("oldest_wait_start_time_seconds"), 1000)
       yield* Fiber.interrupt(first)
       assert.strictEqual(yield* at("waiters"), 1)
-      assert.strictEqual(yield* at("oldest_wait_seconds"), 0)
+      assert.strictEqual(yield* at("oldest_wait_start_time_seconds"), 1030)
+      yield* Fiber.interrupt(second)
+      assert.strictEqual(yield* at("oldest_wait_start_time_seconds"), 0)
       yield* lease.release
       assert.strictEqual(yield* at("leases"), 1)
     }))
@@ -654,10 +661,11 @@ describe("logs", () => {
       const name = backend()
       const { driver, locking } = yield* world({ backend: name, session: "web-1" })
       const { seen, tags } = yield* events(locking)
-      // one that outlives the trouble, one that does not, and one that waits
+      // one that outlives the trouble, one that does not, one that waits, and one that ends in the midst of it
       const long = yield* waits(locking.withLock(Effect.never, "secret long", { ttl: "2 minutes" }))
       const short = yield* waits(locking.withLock(Effect.never, "secret short"))
       yield* waits(locking.withLock(Effect.never, "secret long", { waitTimeout: "1 hour" }))
+      yield* Effect.fork(locking.withLock(Effect.sleep("46 seconds"), "secret done"))
       yield* TestClock.adjust("45 seconds")
       assert.notInclude(tags(), "RenewalFailed")
       for (const op of ["attempt", "renew", "release"] as const) driver.always(op, driver.mute)
@@ -686,11 +694,14 @@ describe("logs", () => {
       assert.strictEqual(codes.filter((code) => code === "RENEWAL_RECOVERED").length, 1)
       for (const line of lines.filter((line) => line.level !== "DEBUG")) {
         assert.strictEqual(line.fields["backend"], name)
-        if (line.code === "LEASE_LOST") {
-          assert.match(String(line.fields["lock"]), /^[0-9a-f]{12}$/)
-          assert.strictEqual(line.fields["session"], "web-1")
+        assert.strictEqual(line.fields["session"], "web-1", String(line.code))
+        // the end of the trouble is about no lock
+        if (line.code !== "RENEWAL_RECOVERED") {
+          assert.match(String(line.fields["lock"]), /^[0-9a-f]{12}$/, String(line.code))
         }
       }
+      const all = ["LEASE_LOST", "LOCK_LONG_HOLD", "RELEASE_FAILED", "RELEASE_UNANSWERED", "RENEWAL_FAILED"]
+      for (const code of all) assert.include(codes, code)
       assert.notInclude(util.inspect([lines, seen], { depth: Infinity }), "secret")
     })))
   })

@@ -8,7 +8,7 @@ import * as calls from "./calls.js"
 import { interruptNow } from "./compat.js"
 import { Activity, begin, type Core, finish } from "./core.js"
 import { sometimes } from "./probes.js"
-import { log } from "./report.js"
+import { about, log } from "./report.js"
 
 /** Work of the layer's own that its close waits for, as long as it may. */
 export const background = (core: Core, effect: Effect.Effect<unknown>): void => {
@@ -43,7 +43,7 @@ export const abandon = (core: Core, claim: Claim, lastAct: number, lapsesAt: num
           sometimes("release outcome unknown")
           if (now >= lapsesAt || core.isOver) {
             if (core.closed) noteNotGivenBack(core, exit)
-            return log(core, "Warning", "RELEASE_FAILED", "A lock could not be given back")
+            return log(core, "Warning", "RELEASE_FAILED", "A lock could not be given back", about(core, claim))
           }
           return Effect.zipRight(Effect.sleep(Math.min(1000, 25 * 2 ** tries)), attempt(tries + 1))
         }
