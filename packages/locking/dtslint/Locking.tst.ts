@@ -215,6 +215,10 @@ describe("operating", () => {
     expect(Locking.forceRelease("k")).type.toBe<Effect.Effect<Deposed, Asked, Locking.Locking>>()
     expect(Locking.forceRelease("k", { hard: true })).type.toBe<Effect.Effect<Deposed, Asked, Locking.Locking>>()
     expect(Locking.check).type.toBe<Effect.Effect<ReadonlyArray<Finding>, Locking.AdminError, Locking.Locking>>()
+    expect(Locking.listWhere({ prefix: "a", scope: "tenant", tenant: "acme" })).type.toBe<
+      Effect.Effect<ReadonlyArray<HeldKey>, Locking.AdminError, Locking.Locking>
+    >()
+    expect(Locking.listWhere).type.not.toBeCallableWith({ key: "a" })
     expect(Locking.list).type.toBe<
       Effect.Effect<
         ReadonlyArray<HeldKey>,

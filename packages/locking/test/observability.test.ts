@@ -566,6 +566,30 @@ describe("operating", () => {
       yield* Fiber.interrupt(waiter)
     }))
 
+  it.scoped("R10.3 listWhere: those of a tenant, of a scope, with a prefix; what the store does not know is not meant", () =>
+    Effect.gen(function*() {
+      const driver = yield* MemoryStore.driver(yield* MemoryStore.make)
+      const locking = yield* Locking.make({
+        ...driver,
+        // some stores keep only a hash
+        list: (namespace) => Effect.map(driver.list(namespace), (held) => [...held, { hash: "12", holders: [] }])
+      })
+      yield* locking.acquire("invoice/1")
+      yield* LockKey.withTenant(locking.acquire("invoice/2"), "acme")
+      yield* LockKey.withTenant(locking.acquire("report"), "acme")
+      yield* locking.acquire(LockKey.platform("invoice/all"))
+      const found = (filter: Locking.ListFilter) =>
+        Effect.map(locking.listWhere(filter), (held) => held.map(({ key }) => key).sort())
+      assert.lengthOf(yield* found({}), 5)
+      assert.deepStrictEqual(yield* found({ tenant: "acme" }), ["invoice/2", "report"])
+      assert.deepStrictEqual(yield* found({ scope: "none" }), ["invoice/1"])
+      assert.deepStrictEqual(yield* found({ scope: "platform" }), ["invoice/all"])
+      assert.deepStrictEqual(yield* found({ prefix: "invoice/" }), ["invoice/1", "invoice/2", "invoice/all"])
+      assert.lengthOf(yield* found({ prefix: "" }), 4)
+      assert.deepStrictEqual(yield* found({ tenant: "acme", prefix: "invoice/" }), ["invoice/2"])
+      assert.deepStrictEqual(yield* found({ tenant: "acme", scope: "platform" }), [])
+    }))
+
   it.scoped("R10.3 forceRelease: answers who they were; they learn revoked, and the next one enters", () =>
     Effect.gen(function*() {
       const { one, two: other } = yield* two()

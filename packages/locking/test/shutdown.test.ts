@@ -108,6 +108,7 @@ describe("shutdown", () => {
         tryAcquire: locking.tryAcquire("k"),
         inspect: locking.inspect("k"),
         list: locking.list,
+        listWhere: locking.listWhere({}),
         forceRelease: locking.forceRelease("k"),
         "a joined lease": lease.provide(locking.withLock(Effect.void, "held", { reentrant: true }))
       }
