@@ -278,7 +278,7 @@ describe("TestLocking", () => {
         assert.strictEqual(yield* valueOf(running), 1_000)
       }).pipe(Effect.provide(TestLocking.layer)))
 
-    it.scoped("B40 the lease counts from the question, not from the answer", () =>
+    it.scoped("B42 the lease counts from the question, not from the answer", () =>
       Effect.gen(function*() {
         yield* TestLocking.answerLate("1500 millis", { op: "attempt", times: 1 })
         const running = yield* Effect.fork(
