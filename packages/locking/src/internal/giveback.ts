@@ -40,7 +40,7 @@ export const abandon = (core: Core, claim: Claim, lastAct: number, lapsesAt: num
           if (exit !== undefined && Exit.isSuccess(exit)) {
             return start >= lastAct ? Effect.void : Effect.zipRight(Effect.sleep(lastAct - now), attempt(0))
           }
-          sometimes("release outcome unknown")
+          sometimes("undo refused")
           if (now >= lapsesAt || core.isOver) {
             if (core.closed) noteNotGivenBack(core, exit)
             return log(core, "Warning", "RELEASE_FAILED", "A lock could not be given back", about(core, claim))
