@@ -87,7 +87,7 @@ const renew = (core: Core, batch: ReadonlyArray<HeldGrant>): Effect.Effect<void>
     return Effect.flatMap(
       tracing.renewing(core, batch[0]!.grant, asked),
       (exit) =>
-        Effect.map(Effect.randomWith(({ next }) => next), (jitter) => {
+        Effect.map(core.random.next, (jitter) => {
           const answers = exit !== undefined && Exit.isSuccess(exit) && Array.isArray(exit.value) ? exit.value : []
           const answerTo = (i: number): Renewal => answers[i] ?? { _tag: "Unknown" }
           batch.forEach((held, i) => {
