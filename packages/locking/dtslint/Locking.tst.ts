@@ -22,6 +22,7 @@ declare const plain: Effect.Effect<string>
 declare const service: Locking.Locking
 declare const register: FencedRegister.FencedRegister<number>
 declare const driver: Effect.Effect<LockDriver, "no driver", Own | Scope.Scope>
+declare const memory: LockDriver
 declare const options: AcquireOptions
 declare const mode: LockMode
 
@@ -215,6 +216,10 @@ describe("operating", () => {
     expect(Locking.forceRelease("k")).type.toBe<Effect.Effect<Deposed, Asked, Locking.Locking>>()
     expect(Locking.forceRelease("k", { hard: true })).type.toBe<Effect.Effect<Deposed, Asked, Locking.Locking>>()
     expect(Locking.check).type.toBe<Effect.Effect<ReadonlyArray<Finding>, Locking.AdminError, Locking.Locking>>()
+    expect(Locking.listWhere({ prefix: "a", scope: "tenant", tenant: "acme" })).type.toBe<
+      Effect.Effect<ReadonlyArray<HeldKey>, Locking.AdminError, Locking.Locking>
+    >()
+    expect(Locking.listWhere).type.not.toBeCallableWith({ key: "a" })
     expect(Locking.list).type.toBe<
       Effect.Effect<
         ReadonlyArray<HeldKey>,
@@ -226,6 +231,44 @@ describe("operating", () => {
 
   it("R10.2 events cannot fail", () => {
     expect(Locking.events).type.toBe<Effect.Effect<Stream.Stream<LockEvent>, never, Locking.Locking>>()
+  })
+})
+
+describe("the service", () => {
+  it("R5 fails as the functions do, and needs itself no more", () => {
+    type Guarded = Effect.Effect<number, OwnError | LockError.WithLockError, Own>
+    expect(service.withLocks(body, ["k", "l"], options)).type.toBe<Guarded>()
+    expect(service.useLocks(["k", "l"], () => body)).type.toBe<Guarded>()
+    expect(service.useLocks(["k"], { mode: "shared" }, () => body)).type.toBe<Guarded>()
+    expect(service.withLockIfAvailable(body, "k")).type.toBe<
+      Effect.Effect<Option.Option<number>, OwnError | LockError.TryLockError, Own>
+    >()
+    expect(service.tryAcquire("k")).type.toBe<
+      Effect.Effect<Option.Option<Lease.Lease<"exclusive">>, LockError.TryAcquireError, Scope.Scope>
+    >()
+    expect(service.inspect("k")).type.toBe<
+      Effect.Effect<ReadonlyArray<Holder>, LockError.InvalidKey | Locking.AdminError>
+    >()
+    expect(service.list).type.toBe<Effect.Effect<ReadonlyArray<HeldKey>, Locking.AdminError>>()
+    expect(service.listWhere({ tenant: "acme" })).type.toBe<
+      Effect.Effect<ReadonlyArray<HeldKey>, Locking.AdminError>
+    >()
+    expect(service.forceRelease("k")).type.toBe<Effect.Effect<Deposed, LockError.InvalidKey | Locking.AdminError>>()
+    expect(service.check).type.toBe<Effect.Effect<ReadonlyArray<Finding>, Locking.AdminError>>()
+    expect(service.resolveKey("k")).type.toBe<Effect.Effect<LockKey.ResolvedKey, LockError.InvalidKey>>()
+    expect(service.events).type.toBe<Effect.Effect<Stream.Stream<LockEvent>>>()
+  })
+
+  it("R4.1 R5 resolveKey refuses keys alone", () => {
+    expect(Locking.resolveKey("k")).type.toBe<
+      Effect.Effect<LockKey.ResolvedKey, LockError.InvalidKey, Locking.Locking>
+    >()
+  })
+
+  it("R5 starting fails by options, by a store that is down, and by one that must not be used", () => {
+    type Start = LockError.InvalidOptions | LockError.ProviderFailed | LockError.DriverInvalid
+    expect<LockError.StartError>().type.toBe<Start>()
+    expect(Locking.make(memory, { ttl: "1 second" })).type.toBe<Effect.Effect<Locking.Locking, Start, Scope.Scope>>()
   })
 })
 

@@ -647,8 +647,8 @@ export class DriverInvalid extends define("DriverInvalid")<{
 }
 
 /**
- * Closing could not give everything back. For drivers and faces that close by a call; layers give back in the background
- * until `shutdownTimeout`, and then log `CleanupTimeout`.
+ * Closing could not give everything back: the store refused, or did not answer, until it had lapsed. Layers log it,
+ * since finalizers cannot fail.
  *
  * @example
  * ```ts

@@ -53,7 +53,7 @@ export type Happening =
   /** A release was not answered; it is repeated in the background until the lease has lapsed by itself. */
   | { readonly _tag: "ReleaseFailed"; readonly keyHash: string }
   | { readonly _tag: "LongHold"; readonly keyHash: string; readonly fence: bigint; readonly held: Duration.Duration }
-  /** The wall clock moved against the monotonic one. Leases go on; every one is renewed at once. */
+  /** The wall clock moved against the monotonic one, seen within a second. Leases go on; every one is renewed at once. */
   | { readonly _tag: "ClockJumped"; readonly by: Duration.Duration }
   /** Closing could not give everything back. */
   | { readonly _tag: "CleanupFailed"; readonly failed: number }

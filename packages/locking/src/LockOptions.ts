@@ -75,7 +75,10 @@ export interface LockingOptions {
   readonly attemptTimeout?: Duration.DurationInput | undefined
   /** Keys held or waited for at once. 1 … 1 000 000, default 10 000; less where the driver says so (PostgreSQL: 500). */
   readonly maxKeys?: number | undefined
-  /** Callers that wait at once; on remote drivers every acquire in progress counts. 0 … 100 000, default 4 096. */
+  /**
+   * Callers that wait at once; on remote drivers every acquire in progress counts, and one more may ask, so that a free
+   * key can be had. 0 … 100 000, default 4 096.
+   */
   readonly maxWaiters?: number | undefined
   /** Length limit of keys, tenants and namespaces in UTF-8 bytes. 1 … 1 024, default 1 024. */
   readonly maxKeyBytes?: number | undefined

@@ -67,6 +67,20 @@ export interface ForceReleaseOptions {
 }
 
 /**
+ * Which of the held keys `listWhere` answers: those that have all that is named here. What the store does not know of a
+ * key is not what was asked for.
+ *
+ * @since 0.1.0
+ * @category models
+ */
+export interface ListFilter {
+  readonly tenant?: string | undefined
+  readonly scope?: "none" | "tenant" | "platform" | undefined
+  /** How the key begins. */
+  readonly prefix?: string | undefined
+}
+
+/**
  * The tag of the service: `yield* Locking.Locking` answers it. A program with several backends makes a tag for each, over
  * `make`.
  *
@@ -140,6 +154,7 @@ export interface Locking {
     key: LockKey.Input
   ) => Effect.Effect<ReadonlyArray<Holder>, LockError.InvalidKey | AdminError>
   readonly list: Effect.Effect<ReadonlyArray<HeldKey>, AdminError>
+  readonly listWhere: (filter: ListFilter) => Effect.Effect<ReadonlyArray<HeldKey>, AdminError>
   readonly forceRelease: (
     key: LockKey.Input,
     options?: ForceReleaseOptions
@@ -210,6 +225,7 @@ const fromCore = (core: Core): Locking => {
     inspect: (key) =>
       Effect.flatMap(engine.resolved(core, key), (resolved) => engine.admin(core, () => driver.inspect(resolved))),
     list: engine.admin(core, () => driver.list(core.settings.namespace)),
+    listWhere: (filter) => Effect.map(locking.list, (all) => all.filter((held) => hasAll(held, filter))),
     forceRelease: (key, options) =>
       Effect.flatMap(
         engine.resolved(core, key),
@@ -225,6 +241,11 @@ const fromCore = (core: Core): Locking => {
   cores.set(locking, core)
   return locking
 }
+
+const hasAll = (held: HeldKey, { prefix, scope, tenant }: ListFilter): boolean =>
+  (tenant === undefined || held.tenant === tenant) &&
+  (scope === undefined || held.scope === scope) &&
+  (prefix === undefined || held.key?.startsWith(prefix) === true)
 
 type UseBody = (leases: any) => Effect.Effect<any, any, any>
 
@@ -619,6 +640,28 @@ export const list: Effect.Effect<ReadonlyArray<HeldKey>, AdminError, Locking> = 
   Locking,
   (locking) => locking.list
 )
+
+/**
+ * `list`, of the keys that a filter names. Fails as `inspect` does.
+ *
+ * @example
+ * ```ts
+ * import { Effect } from "effect"
+ * import { Locking } from "effect-locking"
+ *
+ * const program = Locking.listWhere({ prefix: "invoice/" }).pipe(
+ *   Effect.map((held) => held.map(({ key }) => key)),
+ *   Locking.withLocks(["account/1", "invoice/7"])
+ * )
+ *
+ * Effect.runPromise(Effect.provide(program, Locking.layerMemory)).then(console.log) // [ 'invoice/7' ]
+ * ```
+ *
+ * @since 0.1.0
+ * @category operating
+ */
+export const listWhere = (filter: ListFilter): Effect.Effect<ReadonlyArray<HeldKey>, AdminError, Locking> =>
+  Effect.flatMap(Locking, (locking) => locking.listWhere(filter))
 
 /**
  * Deposes the holders of a key, and answers who they were. They learn it as `LeaseLost` with reason `revoked`; what

@@ -14,6 +14,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
+import * as Random from "effect/Random"
 import * as Scope from "effect/Scope"
 import { type DurationInput, forkDaemon, tag } from "./internal/compat.js"
 import type { Core } from "./internal/core.js"
@@ -187,7 +188,10 @@ const makeNode = (store: testStore.TestStore, name: string, options: LockingOpti
         return Effect.map(self.close, () => store.giveBack(self))
       })
     )
-    const build = Effect.flatMap(store.driver(self), (driver) => Locking.make(driver, { session: name, ...options }))
+    const build = Effect.flatMap(
+      store.driver(self),
+      (driver) => Effect.withRandom(Locking.make(driver, { session: name, ...options }), Random.make(name))
+    )
     const locking = yield* Effect.provideService(build, Scope.Scope, scope)
     self.close = close(scope, cores.get(locking)!)
     return locking

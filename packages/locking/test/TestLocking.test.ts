@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest"
-import { Duration, Effect, Exit, Fiber, Logger, Option, Scope, TestClock } from "effect"
+import { Clock, Duration, Effect, Exit, Fiber, Logger, Option, Scope, TestClock } from "effect"
 import * as Locking from "effect-locking/Locking"
 import * as LockKey from "effect-locking/LockKey"
 import * as TestLocking from "effect-locking/TestLocking"
@@ -49,6 +49,31 @@ describe("TestLocking", () => {
         yield* valueOf(there)
         assert.deepStrictEqual(yield* sessions("orders"), [])
       }).pipe(Effect.provide(TestLocking.layer)))
+
+    it.effect("R8.1 two runs are the same to the millisecond, pauses between tries included", () =>
+      Effect.gen(function*() {
+        const run = Effect.gen(function*() {
+          const start = yield* Clock.currentTimeMillis
+          const trace: Array<string> = []
+          const other = yield* TestLocking.node("other")
+          yield* TestLocking.refuse({ op: "arm" })
+          const at = (name: string) =>
+            Effect.map(Clock.currentTimeMillis, (now) => void trace.push(`${name} ${now - start}`))
+          const fibers = []
+          for (const [name, locking] of [["main", yield* Locking.Locking], ["other", other]] as const) {
+            for (let i = 0; i < 4; i++) {
+              const section = Effect.zipRight(at(`${name} ${i}`), Effect.sleep("700 millis"))
+              fibers.push(yield* Effect.fork(locking.withLock(section, "orders", { waitTimeout: "1 minute" })))
+            }
+          }
+          yield* TestClock.adjust("30 seconds")
+          for (const fiber of fibers) yield* valueOf(fiber)
+          return trace
+        }).pipe(Effect.scoped, Effect.provide(TestLocking.layer))
+        const first = yield* run
+        assert.lengthOf(first, 8)
+        assert.deepStrictEqual(yield* run, first)
+      }))
 
     it.scoped("R1.8 have the ttl of a server", () =>
       Effect.gen(function*() {
@@ -278,7 +303,7 @@ describe("TestLocking", () => {
         assert.strictEqual(yield* valueOf(running), 1_000)
       }).pipe(Effect.provide(TestLocking.layer)))
 
-    it.scoped("B40 the lease counts from the question, not from the answer", () =>
+    it.scoped("B42 the lease counts from the question, not from the answer", () =>
       Effect.gen(function*() {
         yield* TestLocking.answerLate("1500 millis", { op: "attempt", times: 1 })
         const running = yield* Effect.fork(

@@ -36,8 +36,15 @@ describe("a deployment that does not fit", () => {
 
   it.scoped("R1.7 a lazy layer starts, and its calls tell", () =>
     Effect.gen(function*() {
-      const locking = yield* started({ ready: unfit }, { start: "lazy" })
-      assert.strictEqual(locking.backend, "orders")
+      const inner = yield* driver
+      const attempt = Effect.zipRight(unfit, Effect.dieMessage("asked although it is unfit"))
+      const locking = yield* started(
+        { ready: unfit, contend: (request) => ({ ...inner.contend(request), attempt: () => attempt }) },
+        { start: "lazy" }
+      )
+      const error = yield* Effect.flip(locking.withLock(Effect.dieMessage("has begun"), "k", { waitTimeout: 0 }))
+      assert(error._tag === "ProviderFailed")
+      assert.match(error.message, /a pooler stands before it/)
     }))
 })
 

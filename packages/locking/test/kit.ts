@@ -3,8 +3,21 @@
  * told to go on, and the check that nothing is left behind.
  */
 import { assert } from "@effect/vitest"
-import { Deferred, Effect, type Exit, type Fiber, HashMap, Logger, Metric, Option, Scope } from "effect"
+import {
+  Clock,
+  Deferred,
+  Effect,
+  type Exit,
+  type Fiber,
+  HashMap,
+  Logger,
+  Metric,
+  Option,
+  Scope,
+  Stream
+} from "effect"
 import type { LockDriver } from "effect-locking/LockDriver"
+import type { LockEvent } from "effect-locking/LockEvent"
 import * as Locking from "effect-locking/Locking"
 import type { LockingOptions } from "effect-locking/LockOptions"
 import * as MemoryStore from "effect-locking/MemoryStore"
@@ -138,4 +151,39 @@ export const metric = (backend: string, name: string, tag?: string): Effect.Effe
     assert.lengthOf(found, 1, `${name} of ${backend}`)
     const state = found[0]!.metricState as unknown as { readonly count?: number; readonly value?: number }
     return state.count ?? state.value!
+  })
+
+/** The clock of the test, on which the wall clock can be set. Like a real one it can be asked, and not moved. */
+export const settableClock: Effect.Effect<{ readonly clock: Clock.Clock; readonly jump: (by: number) => void }> = Effect
+  .map(Effect.clock, (base) => {
+    let ahead = 0
+    const clock: Clock.Clock = {
+      [Clock.ClockTypeId]: Clock.ClockTypeId,
+      sleep: (duration) => base.sleep(duration),
+      unsafeCurrentTimeMillis: () => base.unsafeCurrentTimeMillis() + ahead,
+      currentTimeMillis: Effect.map(base.currentTimeMillis, (millis) => millis + ahead),
+      unsafeCurrentTimeNanos: () => base.unsafeCurrentTimeNanos(),
+      currentTimeNanos: base.currentTimeNanos
+    }
+    return {
+      clock,
+      jump: (by) => {
+        ahead += by
+      }
+    }
+  })
+
+/** The events of one kind from now on. */
+export const eventsOf = <Tag extends LockEvent["_tag"]>(locking: Locking.Locking, tag: Tag) =>
+  Effect.gen(function*() {
+    const seen: Array<Extract<LockEvent, { readonly _tag: Tag }>> = []
+    const stream = yield* locking.events
+    yield* Effect.forkScoped(
+      Stream.runForEach(stream, (event) =>
+        Effect.sync(() => {
+          if (event._tag === tag) seen.push(event as typeof seen[number])
+        }))
+    )
+    yield* settle
+    return seen
   })

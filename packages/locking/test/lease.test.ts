@@ -1,7 +1,6 @@
 import { assert, describe, it } from "@effect/vitest"
 import { assertNone } from "@effect/vitest/utils"
-import type { Clock } from "effect"
-import { Cause, Chunk, Deferred, Duration, Effect, Exit, Fiber, Option, Queue, Stream, TestClock } from "effect"
+import { Cause, Deferred, Duration, Effect, Exit, Fiber, Option, Queue, TestClock } from "effect"
 import * as FencedRegister from "effect-locking/FencedRegister"
 import * as Lease from "effect-locking/Lease"
 import { DriverError } from "effect-locking/LockDriver"
@@ -16,11 +15,13 @@ import {
   assertIdle,
   counting,
   ended,
+  eventsOf,
   failureOf,
   inScope,
   isRunning,
   node,
   section,
+  settableClock,
   settle
 } from "./kit.js"
 
@@ -395,49 +396,44 @@ describe("trust", () => {
       assert(Exit.isSuccess(yield* ended(fiber)))
     }).pipe(Effect.provide(TestLocking.layer)))
 
-  it.scoped("R2.5 a wall clock that jumps ends nothing: an event and a renewal at once", () =>
+  it.scoped("R2.5 a wall clock that jumps ends nothing: an event and a renewal within a second", () =>
     Effect.gen(function*() {
-      const base = yield* Effect.clock
-      let ahead = 0
-      const clock: Clock.Clock = {
-        ...base,
-        [Object.getOwnPropertySymbols(base)[0]!]: (base as any)[Object.getOwnPropertySymbols(base)[0]!],
-        sleep: (duration) => base.sleep(duration),
-        unsafeCurrentTimeMillis: () => base.unsafeCurrentTimeMillis() + ahead,
-        currentTimeMillis: Effect.map(base.currentTimeMillis, (millis) => millis + ahead),
-        unsafeCurrentTimeNanos: () => base.unsafeCurrentTimeNanos(),
-        currentTimeNanos: base.currentTimeNanos
-      }
+      const { clock, jump } = yield* settableClock
       const { calls, driver } = counting(yield* MemoryStore.driver(yield* MemoryStore.make))
-      for (const [direction, by] of [["forward", 3_600_000], ["back", -3_600_000]] as const) {
+      for (const by of [3_600_000, -3_600_000]) {
         const locking = yield* Effect.withClock(Locking.make(driver, { ttl: "1 minute" }), clock)
-        const events = yield* locking.events.pipe(
-          Stream.unwrap,
-          Stream.filter((event) => event._tag === "ClockJumped"),
-          Stream.take(1),
-          Stream.runCollect,
-          Effect.fork
-        )
+        const jumps = yield* eventsOf(locking, "ClockJumped")
         const inside = yield* section
-        const fiber = yield* Effect.fork(locking.withLock(inside.run, direction))
-        // something else for the clock to do, long before the renewal is due
-        yield* Effect.fork(locking.withLock(Effect.sleep("1 hour"), "other", { maxHold: "5 seconds" }))
-        yield* TestClock.adjust("1 second")
-        // the stream is loaded on demand
-        yield* Effect.promise(() => import("effect/Stream"))
-        yield* settle
+        const fiber = yield* Effect.fork(locking.withLock(inside.run, `${by}`))
+        yield* TestClock.adjust("1500 millis")
         calls.renew = 0
-        ahead += by
-        yield* TestClock.adjust("4 seconds")
-        assert.strictEqual(calls.renew, 1, "renewed at once")
-        const [event] = Chunk.toReadonlyArray(yield* Fiber.join(events))
-        assert(event?._tag === "ClockJumped")
-        assert.strictEqual(Duration.toMillis(event.by), 3_600_000)
-        yield* TestClock.adjust("5 minutes")
+        jump(by)
+        yield* TestClock.adjust("1 second")
+        assert.strictEqual(calls.renew, 1, "renewed long before it is due")
+        assert.deepStrictEqual(jumps.map((event) => Duration.toMillis(event.by)), [3_600_000])
+        yield* TestClock.adjust("1 minute")
+        assert.lengthOf(jumps, 1, "told once")
         yield* isRunning(fiber)
         yield* Deferred.succeed(inside.end, undefined)
         assert(Exit.isSuccess(yield* ended(fiber)))
+        yield* assertIdle(locking)
       }
+    }))
+
+  it.scoped("R2.5 a wall clock that jumps while a lease without end is held: an event within a second", () =>
+    Effect.gen(function*() {
+      const { clock, jump } = yield* settableClock
+      const locking = yield* Effect.withClock(alone(), clock)
+      const jumps = yield* eventsOf(locking, "ClockJumped")
+      const inside = yield* section
+      const fiber = yield* Effect.fork(locking.withLock(inside.run, "k"))
+      yield* TestClock.adjust("10 seconds")
+      assert.deepStrictEqual(jumps, [])
+      jump(-5000)
+      yield* TestClock.adjust("1 second")
+      assert.deepStrictEqual(jumps.map((event) => Duration.toMillis(event.by)), [5000])
+      yield* Deferred.succeed(inside.end, undefined)
+      assert(Exit.isSuccess(yield* ended(fiber)))
     }))
 
   it.scoped("B42 R2.5 the lease's clock starts with the attempt that wins, however long the wait was", () =>

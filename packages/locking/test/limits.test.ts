@@ -137,6 +137,28 @@ describe("limits", () => {
     })
   }
 
+  it.scoped("R6.6 R6.1 maxWaiters: every acquire in progress counts at a remote store, and one more may ask it", () =>
+    Effect.gen(function*() {
+      const { driver, locking } = yield* world({ maxWaiters: 2 }, { remote: true })
+      driver.always("attempt", driver.mute)
+      const started = []
+      for (const key of ["a", "b", "c"]) started.push(yield* waits(locking.withLock(Effect.succeed(key), key)))
+      assert.strictEqual(driver.count("attempt"), 3)
+      for (const attempt of [locking.withLock(Effect.void, "d"), locking.withLockIfAvailable(Effect.void, "e")]) {
+        assert.strictEqual((yield* Effect.flip(attempt))._tag, "QueueFull")
+      }
+      assert.strictEqual(driver.count("attempt"), 3, "the store is not asked")
+      // one that leaves makes room for another one
+      yield* Fiber.interrupt(started.pop()!)
+      started.push(yield* waits(locking.withLock(Effect.succeed("f"), "f")))
+      assert.strictEqual(driver.count("attempt"), 4)
+      assert.strictEqual((yield* Effect.flip(locking.withLock(Effect.void, "d")))._tag, "QueueFull")
+      driver.heal()
+      yield* TestClock.adjust("3 seconds")
+      for (const fiber of started) assert.isDefined(yield* Fiber.join(fiber))
+      yield* locking.withLock(Effect.void, "d")
+    }))
+
   describe("records", () => {
     const boom = new Error("boom")
 

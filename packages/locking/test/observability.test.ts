@@ -115,7 +115,7 @@ describe("metrics", () => {
         "leases_lost_total taken": 0,
         "leases_lost_total unconfirmed": 0,
         long_holds_total: 0,
-        oldest_wait_seconds: 0,
+        oldest_wait_start_time_seconds: 0,
         overruns_total: 0,
         release_failures_total: 0,
         "renewals_total confirmed": 0,
@@ -260,8 +260,9 @@ describe("metrics", () => {
       assert.strictEqual(metrics["leases_lost_total revoked"], 1)
     }))
 
-  it.scoped("R10.1 B68 gauges: leases, waiters, and how long the oldest one has waited", () =>
+  it.scoped("R10.1 B68 gauges: leases, waiters, and since when the oldest one waits", () =>
     Effect.gen(function*() {
+      yield* TestClock.setTime(1_000_000)
       const name = backend()
       const { locking } = yield* world({ backend: name })
       const at = (gauge: string) => Effect.map(metricsOf(name), (metrics) => metrics[gauge])
@@ -270,14 +271,20 @@ describe("metrics", () => {
       assert.strictEqual(yield* at("leases"), 2)
       // who gets a free key has not waited
       assert.strictEqual(yield* at("waiters"), 0)
+      assert.strictEqual(yield* at("oldest_wait_start_time_seconds"), 0)
       const first = yield* waits(locking.withLock(Effect.void, "a", { waitTimeout: "1 hour" }))
-      yield* TestClock.adjust("3 seconds")
-      yield* waits(locking.withLock(Effect.void, "a", { waitTimeout: "1 hour" }))
+      // nothing happens for so long, and the number is right all the time
+      yield* TestClock.adjust("30 seconds")
+      assert.strictEqual(yield* at("waiters"), 1)
+      assert.strictEqual(yield* at("oldest_wait_start_time_seconds"), 1000)
+      const second = yield* waits(locking.withLock(Effect.void, "a", { waitTimeout: "1 hour" }))
       assert.strictEqual(yield* at("waiters"), 2)
-      assert.strictEqual(yield* at("oldest_wait_seconds"), 3)
+      assert.strictEqual(yield* at("oldest_wait_start_time_seconds"), 1000)
       yield* Fiber.interrupt(first)
       assert.strictEqual(yield* at("waiters"), 1)
-      assert.strictEqual(yield* at("oldest_wait_seconds"), 0)
+      assert.strictEqual(yield* at("oldest_wait_start_time_seconds"), 1030)
+      yield* Fiber.interrupt(second)
+      assert.strictEqual(yield* at("oldest_wait_start_time_seconds"), 0)
       yield* lease.release
       assert.strictEqual(yield* at("leases"), 1)
     }))
@@ -559,6 +566,30 @@ describe("operating", () => {
       yield* Fiber.interrupt(waiter)
     }))
 
+  it.scoped("R10.3 listWhere: those of a tenant, of a scope, with a prefix; what the store does not know is not meant", () =>
+    Effect.gen(function*() {
+      const driver = yield* MemoryStore.driver(yield* MemoryStore.make)
+      const locking = yield* Locking.make({
+        ...driver,
+        // some stores keep only a hash
+        list: (namespace) => Effect.map(driver.list(namespace), (held) => [...held, { hash: "12", holders: [] }])
+      })
+      yield* locking.acquire("invoice/1")
+      yield* LockKey.withTenant(locking.acquire("invoice/2"), "acme")
+      yield* LockKey.withTenant(locking.acquire("report"), "acme")
+      yield* locking.acquire(LockKey.platform("invoice/all"))
+      const found = (filter: Locking.ListFilter) =>
+        Effect.map(locking.listWhere(filter), (held) => held.map(({ key }) => key).sort())
+      assert.lengthOf(yield* found({}), 5)
+      assert.deepStrictEqual(yield* found({ tenant: "acme" }), ["invoice/2", "report"])
+      assert.deepStrictEqual(yield* found({ scope: "none" }), ["invoice/1"])
+      assert.deepStrictEqual(yield* found({ scope: "platform" }), ["invoice/all"])
+      assert.deepStrictEqual(yield* found({ prefix: "invoice/" }), ["invoice/1", "invoice/2", "invoice/all"])
+      assert.lengthOf(yield* found({ prefix: "" }), 4)
+      assert.deepStrictEqual(yield* found({ tenant: "acme", prefix: "invoice/" }), ["invoice/2"])
+      assert.deepStrictEqual(yield* found({ tenant: "acme", scope: "platform" }), [])
+    }))
+
   it.scoped("R10.3 forceRelease: answers who they were; they learn revoked, and the next one enters", () =>
     Effect.gen(function*() {
       const { one, two: other } = yield* two()
@@ -654,10 +685,11 @@ describe("logs", () => {
       const name = backend()
       const { driver, locking } = yield* world({ backend: name, session: "web-1" })
       const { seen, tags } = yield* events(locking)
-      // one that outlives the trouble, one that does not, and one that waits
+      // one that outlives the trouble, one that does not, one that waits, and one that ends in the midst of it
       const long = yield* waits(locking.withLock(Effect.never, "secret long", { ttl: "2 minutes" }))
       const short = yield* waits(locking.withLock(Effect.never, "secret short"))
       yield* waits(locking.withLock(Effect.never, "secret long", { waitTimeout: "1 hour" }))
+      yield* Effect.fork(locking.withLock(Effect.sleep("46 seconds"), "secret done"))
       yield* TestClock.adjust("45 seconds")
       assert.notInclude(tags(), "RenewalFailed")
       for (const op of ["attempt", "renew", "release"] as const) driver.always(op, driver.mute)
@@ -686,11 +718,14 @@ describe("logs", () => {
       assert.strictEqual(codes.filter((code) => code === "RENEWAL_RECOVERED").length, 1)
       for (const line of lines.filter((line) => line.level !== "DEBUG")) {
         assert.strictEqual(line.fields["backend"], name)
-        if (line.code === "LEASE_LOST") {
-          assert.match(String(line.fields["lock"]), /^[0-9a-f]{12}$/)
-          assert.strictEqual(line.fields["session"], "web-1")
+        assert.strictEqual(line.fields["session"], "web-1", String(line.code))
+        // the end of the trouble is about no lock
+        if (line.code !== "RENEWAL_RECOVERED") {
+          assert.match(String(line.fields["lock"]), /^[0-9a-f]{12}$/, String(line.code))
         }
       }
+      const all = ["LEASE_LOST", "LOCK_LONG_HOLD", "RELEASE_FAILED", "RELEASE_UNANSWERED", "RENEWAL_FAILED"]
+      for (const code of all) assert.include(codes, code)
       assert.notInclude(util.inspect([lines, seen], { depth: Infinity }), "secret")
     })))
   })

@@ -284,10 +284,12 @@ describe("a store that does not do its part", () => {
     Effect.gen(function*() {
       const gaps: Array<ReadonlyArray<number>> = []
       for (const seed of [1, 2]) {
-        const { locking, times } = yield* answering((n) => n < 6 ? (n % 2 === 0 ? down : cut) : "granted")
-        const fiber = yield* Effect.fork(
-          Effect.withRandom(locking.withLock(Effect.succeed("in"), "k", { waitTimeout: "1 minute" }), Random.make(seed))
+        // the pauses are of the layer's randomness, whoever calls
+        const { locking, times } = yield* Effect.withRandom(
+          answering((n) => n < 6 ? (n % 2 === 0 ? down : cut) : "granted"),
+          Random.make(seed)
         )
+        const fiber = yield* Effect.fork(locking.withLock(Effect.succeed("in"), "k", { waitTimeout: "1 minute" }))
         yield* TestClock.adjust("10 seconds")
         assert.deepStrictEqual(yield* ended(fiber), Exit.succeed("in"))
         const pauses = times.slice(1).map((time, i) => time - times[i]!)

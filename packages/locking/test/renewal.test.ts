@@ -2,10 +2,12 @@ import { assert, describe, it } from "@effect/vitest"
 import { Deferred, Duration, Effect, Exit, Fiber, Metric, Option, Random, TestClock } from "effect"
 import type { Renewal } from "effect-locking/LockDriver"
 import type { LeaseLost, LeaseLostReason } from "effect-locking/LockError"
-import type * as Locking from "effect-locking/Locking"
+import * as Locking from "effect-locking/Locking"
+import * as TestLocking from "effect-locking/TestLocking"
 import { sizes } from "../src/internal/sizes.js"
 import type * as Faulty from "./faultyDriver.js"
 import { broken, die, late, refuse, slow, stubborn, world } from "./faultyDriver.js"
+import { settableClock } from "./kit.js"
 
 const settled = TestClock.adjust(0)
 
@@ -303,20 +305,26 @@ describe("renewal", () => {
         assert.deepStrictEqual(yield* holders("k"), [])
       }))
 
-    it.scoped("B34 B09 lost at the store, and used by another in between: lost here, and the key stays free", () =>
+    it.scoped("B34 B09 lost at the store, and used by another in between: the next renewal tells, and the key stays free", () =>
       Effect.gen(function*() {
-        const { driver, holders, locking, other } = yield* world()
-        const fiber = yield* hold(locking, "k")
+        const other = yield* TestLocking.node("other")
+        const fiber = yield* hold(yield* Locking.Locking, "k")
         yield* TestClock.adjust("1 second")
-        const [mine] = yield* holders("k")
-        // as if the record had been lost: its holder is not told
-        yield* locking.forceRelease("k").pipe(Effect.ignore)
+        yield* TestLocking.loseLease("k", { reason: "expired" })
         yield* Effect.scoped(other.acquire("k"))
-        yield* TestClock.adjust("10 seconds")
-        assert(Exit.isFailure(yield* exitOf(fiber)))
-        assert.deepStrictEqual(yield* holders("k"), [])
-        for (const call of driver.of("renew")) assert.deepStrictEqual(call.tokens, [mine!.token!])
-      }))
+        assert.deepStrictEqual(yield* TestLocking.holders("k"), [])
+        // nobody has told the holder, who asks one third of 15 s after its grant
+        yield* TestClock.adjust("3999 millis")
+        yield* isRunning(fiber)
+        assert.strictEqual((yield* TestLocking.calls({ node: "main" })).renew, 0)
+        yield* TestClock.adjust("1 millis")
+        yield* assertLost(fiber, "expired")
+        assert.strictEqual((yield* TestLocking.calls({ node: "main" })).renew, 1)
+        yield* TestClock.adjust("1 minute")
+        assert.strictEqual((yield* TestLocking.calls({ node: "main" })).renew, 1, "not asked for again")
+        assert.deepStrictEqual(yield* TestLocking.holders("k"), [])
+        assert.strictEqual((yield* TestLocking.calls({ node: "main" })).attempt, 1)
+      }).pipe(Effect.provide(TestLocking.layer)))
 
     it.scoped("B34 by hand: fails LeaseLost", () =>
       Effect.gen(function*() {
@@ -481,12 +489,17 @@ describe("renewal", () => {
       }))
   })
 
-  it.scoped("R2.5 a jump of the wall clock ends nothing", () =>
+  it.scoped("R2.5 after a jump of the wall clock all leases are renewed by one call, and none ends", () =>
     Effect.gen(function*() {
-      const { driver, locking } = yield* world()
-      const fiber = yield* hold(locking, "k")
+      const { clock, jump } = yield* settableClock
+      const { driver, locking } = yield* Effect.withClock(world({ ttl: "1 minute" }), clock)
+      const fibers = [yield* hold(locking, "k"), yield* hold(locking, "l", { ttl: "1 hour" })]
+      yield* TestClock.adjust("1500 millis")
+      assert.strictEqual(driver.count("renew"), 0)
+      jump(86_400_000)
+      yield* TestClock.adjust("1 second")
+      assert.deepStrictEqual(driver.of("renew").map(({ keys }) => keys), [["k", "l"]])
       yield* TestClock.adjust("1 minute")
-      assert.isAtLeast(driver.count("renew"), 12)
-      yield* isRunning(fiber)
+      for (const fiber of fibers) yield* isRunning(fiber)
     }))
 })

@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest"
 import {
   Cause,
   Chunk,
+  type Clock,
   Deferred,
   Duration,
   Effect,
@@ -13,6 +14,7 @@ import {
   LogLevel,
   Option,
   Scope,
+  Stream,
   TestClock
 } from "effect"
 import type { LockDriver } from "effect-locking/LockDriver"
@@ -23,6 +25,7 @@ import { sizes } from "../src/internal/sizes.js"
 import { runChild } from "./child.js"
 import * as Faulty from "./faultyDriver.js"
 import { late, refuse, slow, stubborn } from "./faultyDriver.js"
+import { eventsOf } from "./kit.js"
 
 const settled = TestClock.adjust(0)
 
@@ -105,6 +108,7 @@ describe("shutdown", () => {
         tryAcquire: locking.tryAcquire("k"),
         inspect: locking.inspect("k"),
         list: locking.list,
+        listWhere: locking.listWhere({}),
         forceRelease: locking.forceRelease("k"),
         "a joined lease": lease.provide(locking.withLock(Effect.void, "held", { reentrant: true }))
       }
@@ -423,6 +427,67 @@ describe("shutdown", () => {
         }).pipe(Effect.provide(layer))
       })
     }
+
+    it.scoped("R5 R10.6 what the store refused until it lapsed: CLEANUP_FAILED, an error in the log and an event", () => {
+      const { layer, lines } = logging()
+      return Effect.gen(function*() {
+        const { close, driver, locking } = yield* world({ backend: "orders", ttl: "1 second" })
+        const failed = yield* eventsOf(locking, "CleanupFailed")
+        yield* hold(locking, "a")
+        yield* hold(locking, "b")
+        driver.always("release", refuse)
+        const closing = yield* Effect.fork(close)
+        yield* TestClock.adjust("4 seconds")
+        yield* exitOf(closing)
+        assert.deepStrictEqual(failed.map((event) => event.failed), [2])
+        assert.deepStrictEqual(lines.filter((line) => line.level === "ERROR"), [
+          { level: "ERROR", code: "CLEANUP_FAILED", fields: ["backend", "code"] }
+        ])
+      }).pipe(Effect.provide(layer))
+    })
+
+    it.scoped("R10.6 nothing is said of what was refused at first, and of what lapsed before the close", () => {
+      const { layer, lines } = logging()
+      return Effect.gen(function*() {
+        const { close, driver, locking } = yield* world({ ttl: "1 second" })
+        driver.always("release", refuse)
+        yield* locking.withLock(Effect.void, "before")
+        yield* TestClock.adjust("10 seconds")
+        yield* hold(locking, "k")
+        const closing = yield* Effect.fork(close)
+        yield* TestClock.adjust("100 millis")
+        driver.heal()
+        yield* TestClock.adjust("1 second")
+        yield* exitOf(closing)
+        assert.lengthOf(lines.filter((line) => line.code === "RELEASE_FAILED"), 1)
+        assert.deepStrictEqual(lines.filter((line) => line.level === "ERROR"), [])
+      }).pipe(Effect.provide(layer))
+    })
+
+    it.scoped("R10.6 a close that dies: LOCK_CLOSE_FAILED in the log, and the events end", () => {
+      const { layer, lines } = logging()
+      return Effect.gen(function*() {
+        const base = yield* Effect.clock
+        let isBroken = false
+        const clock: Clock.Clock = Object.assign(Object.create(base), {
+          unsafeCurrentTimeNanos: () => {
+            if (isBroken) throw new Error("the clock broke")
+            return base.unsafeCurrentTimeNanos()
+          }
+        })
+        const { close, locking } = yield* Effect.withClock(world(), clock)
+        const listening = yield* Effect.fork(Stream.runDrain(yield* locking.events))
+        yield* settled
+        isBroken = true
+        yield* close
+        isBroken = false
+        yield* settled
+        assert(Exit.isSuccess(yield* exitOf(listening)))
+        assert.deepStrictEqual(lines.filter((line) => line.level === "ERROR"), [
+          { level: "ERROR", code: "LOCK_CLOSE_FAILED", fields: ["backend", "code"] }
+        ])
+      }).pipe(Effect.provide(layer))
+    })
 
     it.scoped("R7.1 a section that ends after the close of a layer whose store is mute", () =>
       Effect.gen(function*() {

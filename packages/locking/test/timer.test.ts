@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest"
 import { Effect, Logger, LogLevel, TestClock } from "effect"
 import * as timer from "../src/internal/timer.js"
+import { settableClock } from "./kit.js"
 
 const quietly = Effect.provide(Logger.minimumLogLevel(LogLevel.None))
 
@@ -109,6 +110,21 @@ describe("timer", () => {
       clock.add(20, () => void log.push("b"))
       yield* TestClock.adjust(30)
       assert.deepStrictEqual(log, ["tick", "a", "tick", "b"])
+    }))
+
+  it.effect("R2.5 ticks at least once a second while there are entries, and not at all without", () =>
+    Effect.gen(function*() {
+      const { clock: settable } = yield* settableClock
+      let ticks = 0
+      const clock = yield* Effect.withClock(timer.make(() => void ticks++), settable)
+      yield* TestClock.adjust("10 seconds")
+      assert.strictEqual(ticks, 0)
+      const entry = clock.add(100_000, () => {})
+      yield* TestClock.adjust("10 seconds")
+      assert.strictEqual(ticks, 10)
+      clock.cancel(entry)
+      yield* TestClock.adjust("10 seconds")
+      assert.strictEqual(ticks, 11)
     }))
 
   it.live("R7.1 trim: a sleep that only cancelled entries asked for ends", () =>

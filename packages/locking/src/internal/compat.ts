@@ -2,6 +2,7 @@
  * The only module that knows names which Effect 4 renamed; the rest of `src` compiles on both lines.
  */
 import * as Cause from "effect/Cause"
+import type * as Clock from "effect/Clock"
 import * as Context from "effect/Context"
 import * as Deferred from "effect/Deferred"
 import type * as Duration from "effect/Duration"
@@ -21,6 +22,9 @@ export type DurationInput = Duration.DurationInput
 export type RuntimeFiber<A, E = never> = Fiber.RuntimeFiber<A, E>
 
 export const tag = Context.GenericTag
+
+/** Whether a test moves the clock. */
+export const isTestClock = (clock: Clock.Clock): boolean => "adjust" in clock
 
 /** A value that travels with the flow of the code and has a default. */
 export const reference = <A, Self = A>(id: string, defaultValue: () => A): Context.Reference<Self, A> =>

@@ -279,7 +279,7 @@ const arm = (contest: Contest): Effect.Effect<void> =>
 
 /** Sleeps until a wake-up, the holder's end, the next poll or the deadline, whichever comes first. */
 const pause = (contest: Contest): Contending =>
-  Effect.flatMap(Effect.randomWith(({ next }) => next), (random) => {
+  Effect.flatMap(contest.core.random.next, (random) => {
     const { core, request } = contest
     if (contest.woken || core.closed) return attempt(contest)
     enlist(contest)

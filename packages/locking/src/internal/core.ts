@@ -6,6 +6,7 @@
  * An exclusive grant has one hold at a time, a shared one as many as there are readers who joined it.
  */
 import type * as Deferred from "effect/Deferred"
+import type * as Random from "effect/Random"
 import type { Busy, DriverError, Grant, LockDriver, LockMode, LossReason } from "../LockDriver.js"
 import type { LeaseLost, LeaseLostReason } from "../LockError.js"
 import type { ResolvedKey } from "../LockKey.js"
@@ -25,6 +26,8 @@ export interface Core {
   readonly settings: Settings
   readonly defaults: CallOptions
   readonly timer: Timer
+  /** The layer's own, whoever calls: two runs of one test spread their pauses alike. */
+  readonly random: Random.Random
   readonly fork: Fork
   /** For calls to the driver. */
   readonly forkCall: Fork
@@ -51,6 +54,9 @@ export interface Core {
   closed: boolean
   /** The close ran out of time: what cannot be given back at once is left to its ttl. */
   isOver: boolean
+  /** What could not be given back since the layer began to close, and what came of the last one. */
+  notGivenBack: number
+  notGivenBackCause: unknown
   onIdle: (() => void) | undefined
 }
 

@@ -49,6 +49,7 @@ export const make = (
     if (settings instanceof LockError.InvalidOptions) return yield* settings
     const fork = yield* forker
     const forkCall = yield* untracedForker
+    const random = yield* Effect.random
     const clock: timer.Timer = yield* timer.make(() => {
       const by = clock.wallNow() - clock.now() - ahead
       if (Math.abs(by) < jump) return
@@ -65,6 +66,7 @@ export const make = (
       fork,
       forkCall,
       timer: clock,
+      random,
       events: events.make(settings.backend, clock.wallNow, () => meters.eventDropped(1)),
       instruments: meters,
       records: new Dictionary(),
@@ -80,6 +82,8 @@ export const make = (
       tenancy: tenancy.make(),
       closed: false,
       isOver: false,
+      notGivenBack: 0,
+      notGivenBackCause: undefined,
       onIdle: undefined
     }
     if (settings.start !== "lazy") {

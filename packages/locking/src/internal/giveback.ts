@@ -3,12 +3,12 @@
  */
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import type { Claim } from "../LockDriver.js"
+import type { Claim, DriverError } from "../LockDriver.js"
 import * as calls from "./calls.js"
 import { interruptNow } from "./compat.js"
 import { Activity, begin, type Core, finish } from "./core.js"
 import { sometimes } from "./probes.js"
-import { log } from "./report.js"
+import { about, log } from "./report.js"
 
 /** Work of the layer's own that its close waits for, as long as it may. */
 export const background = (core: Core, effect: Effect.Effect<unknown>): void => {
@@ -16,6 +16,13 @@ export const background = (core: Core, effect: Effect.Effect<unknown>): void => 
   const activity = new Activity("background", () => {}, () => interruptNow(fiber))
   begin(core, activity)
   fiber.addObserver(() => finish(core, activity))
+}
+
+/** The close of the layer tells. */
+const noteNotGivenBack = (core: Core, exit: Exit.Exit<unknown, DriverError> | undefined): void => {
+  core.notGivenBack++
+  if (exit === undefined || Exit.isSuccess(exit) || exit.cause._tag !== "Fail") return
+  core.notGivenBackCause = exit.cause.error.cause ?? exit.cause.error
 }
 
 /**
@@ -33,9 +40,10 @@ export const abandon = (core: Core, claim: Claim, lastAct: number, lapsesAt: num
           if (exit !== undefined && Exit.isSuccess(exit)) {
             return start >= lastAct ? Effect.void : Effect.zipRight(Effect.sleep(lastAct - now), attempt(0))
           }
-          sometimes("release outcome unknown")
+          sometimes("undo refused")
           if (now >= lapsesAt || core.isOver) {
-            return log(core, "Warning", "RELEASE_FAILED", "A lock could not be given back")
+            if (core.closed) noteNotGivenBack(core, exit)
+            return log(core, "Warning", "RELEASE_FAILED", "A lock could not be given back", about(core, claim))
           }
           return Effect.zipRight(Effect.sleep(Math.min(1000, 25 * 2 ** tries)), attempt(tries + 1))
         }

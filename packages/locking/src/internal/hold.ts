@@ -9,7 +9,7 @@ import type { LeaseLostReason } from "../LockError.js"
 import { deferred, deferredDone, interrupted } from "./compat.js"
 import { type Core, type HeldGrant, Hold, type Joined, type Request } from "./core.js"
 import { trustedUntil } from "./pure/trust.js"
-import { keyHash, leaseLost, logNow, readable } from "./report.js"
+import { about, keyHash, leaseLost, logNow, readable } from "./report.js"
 
 /** How long a section may take to end after its loss before somebody is told that it still runs. */
 const overrunPatience = 1000
@@ -89,7 +89,7 @@ const warn = (hold: Hold): void => {
   const held = Duration.millis(millis)
   core.instruments.longHold(1)
   core.events.emit(() => ({ _tag: "LongHold", keyHash: keyHash(hold), fence: hold.fences[0]!, held }))
-  logNow(core, "Warning", "LOCK_LONG_HOLD", `A lock is held for ${readable(millis)}`, { lock: keyHash(hold) })
+  logNow(core, "Warning", "LOCK_LONG_HOLD", `A lock is held for ${readable(millis)}`, about(core, hold))
 }
 
 const settleDeadlines = (hold: Hold): void => {
@@ -114,8 +114,7 @@ export const lose = (hold: Hold, reason: LeaseLostReason): void => {
   loseJoined(hold, reason)
   if (reason !== "closed") {
     logNow(core, "Warning", "LEASE_LOST", `A lease was lost: ${reason}`, {
-      lock: keyHash(hold),
-      session: core.settings.session,
+      ...about(core, hold),
       reason
     })
   }
@@ -138,7 +137,7 @@ export const overran = (hold: Hold, ended: boolean): void => {
     ended
       ? `A section ended ${readable(millis)} after its lease`
       : `A section still runs although its lease ended ${readable(millis)} ago`,
-    { lock: keyHash(hold) }
+    about(core, hold)
   )
 }
 

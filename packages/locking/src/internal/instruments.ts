@@ -88,8 +88,9 @@ export const make = (backend: string): Instruments => {
     waiters: bind(gauge("waiters", "Callers waiting now"), 0),
     oldestWait: bind(
       gauge(
-        "oldest_wait_seconds",
-        "How long the longest waiting caller had waited when the number of waiters last changed"
+        "oldest_wait_start_time_seconds",
+        // a time that has passed would be wrong until the next update
+        "Since when the longest waiting caller waits, in seconds since 1970; 0 when nobody does"
       ),
       0
     ),

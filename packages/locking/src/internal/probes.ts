@@ -20,6 +20,7 @@ export type Probe =
   | "shutdown with holders"
   | "limit reached"
   | "attempt abandoned"
+  | "undo refused"
   | "handed over"
   | "offered to nobody"
   | "offer answered after the heir had left"

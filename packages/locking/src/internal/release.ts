@@ -15,7 +15,7 @@ import { sometimes } from "./probes.js"
 import * as trust from "./pure/trust.js"
 import * as records from "./record.js"
 import { renewalEnded } from "./renewal.js"
-import { keyHash, logNow } from "./report.js"
+import { about, keyHash, logNow } from "./report.js"
 
 /**
  * Ends a hold, after everything that ran under it has ended. Answers whether this call gave it up. Cannot fail, and
@@ -116,18 +116,26 @@ const released = (
     sometimes("release outcome unknown")
     core.instruments.releaseFailed(1)
     core.events.emit(() => ({ _tag: "ReleaseFailed", keyHash: keyHash(held.grant) }))
-    logNow(core, "Warning", "RELEASE_UNANSWERED", "A release was not answered; it is repeated in the background", {
-      lock: keyHash(held.grant)
-    })
+    logNow(
+      core,
+      "Warning",
+      "RELEASE_UNANSWERED",
+      "A release was not answered; it is repeated in the background",
+      about(core, held.grant)
+    )
     abandon(core, held.grant, held.unansweredUntil, lapsesAt)
   } else if (held.unansweredUntil > core.timer.now()) {
     // an attempt that nobody answered may still act, and would grant to a holder who is gone
     abandon(core, held.grant, held.unansweredUntil, held.unansweredUntil + held.ttl)
   }
   if (answer === "gone" || answer === "lapsed") {
-    logNow(core, "Warning", "RELEASE_LATE", "The store had given up a lock before its section ended", {
-      lock: keyHash(held.grant)
-    })
+    logNow(
+      core,
+      "Warning",
+      "RELEASE_LATE",
+      "The store had given up a lock before its section ended",
+      about(core, held.grant)
+    )
   }
   // of several keys nobody says which one they wait for
   const othersWait = answer === "woke" && held.grant.keys.length === 1

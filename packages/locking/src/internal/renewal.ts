@@ -12,7 +12,7 @@ import { lose } from "./loss.js"
 import { sometimes } from "./probes.js"
 import * as trust from "./pure/trust.js"
 import * as records from "./record.js"
-import { leaseLost, logNow } from "./report.js"
+import { about, leaseLost, logNow } from "./report.js"
 import * as tracing from "./tracing.js"
 
 /** How often the log repeats that renewals get no answer. */
@@ -87,14 +87,14 @@ const renew = (core: Core, batch: ReadonlyArray<HeldGrant>): Effect.Effect<void>
     return Effect.flatMap(
       tracing.renewing(core, batch[0]!.grant, asked),
       (exit) =>
-        Effect.map(Effect.randomWith(({ next }) => next), (jitter) => {
+        Effect.map(core.random.next, (jitter) => {
           const answers = exit !== undefined && Exit.isSuccess(exit) && Array.isArray(exit.value) ? exit.value : []
           const answerTo = (i: number): Renewal => answers[i] ?? { _tag: "Unknown" }
           batch.forEach((held, i) => {
             held.renewal = undefined
             answered(core, held, start, answerTo(i), jitter)
           })
-          trouble(core, batch.filter((_, i) => answerTo(i)._tag === "Unknown").length)
+          trouble(core, batch.filter((_, i) => answerTo(i)._tag === "Unknown"))
           for (const tell of underWay.onDone) tell()
         })
     )
@@ -128,15 +128,16 @@ const answered = (core: Core, held: HeldGrant, start: number, answer: Renewal, j
   }
 }
 
-const trouble = (core: Core, unanswered: number): void => {
+const trouble = (core: Core, unanswered: ReadonlyArray<HeldGrant>): void => {
   const now = core.timer.now()
-  if (unanswered > 0) {
+  const [first] = unanswered
+  if (first !== undefined) {
     if (now < core.renewalTrouble) return
     core.renewalTrouble = now + troubleEvery
-    core.events.emit(() => ({ _tag: "RenewalFailed", grants: unanswered }))
+    core.events.emit(() => ({ _tag: "RenewalFailed", grants: unanswered.length }))
     logNow(core, "Warning", "RENEWAL_FAILED", "Renewals were not answered; trying again", {
-      locks: unanswered,
-      session: core.settings.session
+      ...about(core, first.grant),
+      locks: unanswered.length
     })
   } else if (core.renewalTrouble > 0) {
     core.renewalTrouble = 0

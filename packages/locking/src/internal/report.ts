@@ -14,6 +14,12 @@ import { isTrusted } from "./pure/trust.js"
 export const keyHash = (of: { readonly keys: ReadonlyArray<{ readonly id: string }> }): string =>
   shortHash(of.keys[0]!.id)
 
+/** What a log line says of a lock, or of the first one of several. */
+export const about = (core: Core, of: Parameters<typeof keyHash>[0]) => ({
+  lock: keyHash(of),
+  session: core.settings.session
+})
+
 export const log = (
   core: Core,
   level: "Debug" | "Info" | "Warning" | "Error",

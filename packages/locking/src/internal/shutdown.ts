@@ -4,6 +4,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as LockError from "../LockError.js"
+import { catchAllCause } from "./compat.js"
 import { type Core, grantsOf, isIdle } from "./core.js"
 import { background } from "./giveback.js"
 import * as holds from "./hold.js"
@@ -13,6 +14,13 @@ import * as release from "./release.js"
 import { log } from "./report.js"
 
 export const close = (core: Core): Effect.Effect<void> =>
+  catchAllCause(
+    closing(core),
+    // the layers below must close, and whoever waits for the last event
+    (cause) => Effect.zipRight(log(core, "Error", "LOCK_CLOSE_FAILED", "Closing failed"), Effect.logDebug(cause))
+  )
+
+const closing = (core: Core): Effect.Effect<void> =>
   Effect.suspend(() => {
     if (core.closed) return Effect.void
     core.closed = true
@@ -64,8 +72,17 @@ const leftovers = (core: Core): Effect.Effect<void> =>
     for (const held of grantsOf(core)) detach(core, held)
     for (const activity of core.activities) activity.abort()
     core.timer.trim()
-    if (left === 0 && sections === 0) return Effect.void
+    if (left === 0 && sections === 0) return unanswered(core)
     const error = new LockError.CleanupTimeout({ backend: core.settings.backend, sections, grants: left })
     core.events.emit(() => ({ _tag: "CleanupTimeout", sections, grants: left }))
-    return log(core, "Error", error.code, error.message)
+    return Effect.zipRight(log(core, "Error", error.code, error.message), unanswered(core))
   })
+
+/** In time, but the store did not take everything. */
+const unanswered = (core: Core): Effect.Effect<void> => {
+  const { notGivenBack: failed, notGivenBackCause: cause, settings: { backend } } = core
+  if (failed === 0) return Effect.void
+  const error = new LockError.CleanupFailed({ backend, failed, cause })
+  core.events.emit(() => ({ _tag: "CleanupFailed", failed }))
+  return log(core, "Error", error.code, error.message)
+}

@@ -4,11 +4,15 @@
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import { catchAllCause, forker, interruptNow, type RuntimeFiber } from "./compat.js"
+import { catchAllCause, forker, interruptNow, isTestClock, type RuntimeFiber } from "./compat.js"
 import { type Deadline, Deadlines } from "./pure/deadlines.js"
 
-/** The live clock never fires a sleep longer than 2^31-1 ms. */
-const longestSleep = 86_400_000
+/**
+ * No sleep takes longer, so that a tick soon sees what happened to the clock; and the live one never fires a sleep of
+ * more than 2^31-1 ms. Nothing happens to the clock of a test, for which each sleep is a step more.
+ */
+const longestSleep = 1000
+const longestTestSleep = 86_400_000
 
 export interface Timer {
   /** Monotonic milliseconds. */
@@ -23,11 +27,12 @@ export interface Timer {
   readonly trim: () => void
 }
 
-/** `onTick` runs before the deadlines of each moment. */
+/** `onTick` runs before the deadlines of each moment, and at least once a second while there are any. */
 export const make = (onTick: () => void): Effect.Effect<Timer> =>
   Effect.gen(function*() {
     const fork = yield* forker
     const clock = yield* Effect.clock
+    const longest = isTestClock(clock) ? longestTestSleep : longestSleep
     const deadlines = new Deadlines()
     let armedFor = Infinity
     let sleeper: RuntimeFiber<void> | undefined
@@ -40,7 +45,7 @@ export const make = (onTick: () => void): Effect.Effect<Timer> =>
         if (mine !== generation) return Effect.void
         armedFor = deadlines.next()
         if (armedFor === Infinity) return Effect.void
-        const left = Math.min(Math.ceil(armedFor - now()), longestSleep)
+        const left = Math.min(Math.ceil(armedFor - now()), longest)
         // never inside of `add`: whoever adds a deadline may have more to note
         return Effect.flatMap(
           left <= 0 ? Effect.yieldNow() : clock.sleep(Duration.millis(left)),

@@ -26,5 +26,8 @@ export const remove = (core: Core, request: Request): void => {
 const measure = (core: Core): void => {
   const oldest = core.waiters.first?.value
   core.instruments.waiters(core.waiters.size)
-  core.instruments.oldestWait(oldest === undefined ? 0 : (core.timer.now() - oldest.startedAt) / 1000)
+  const { timer } = core
+  core.instruments.oldestWait(
+    oldest === undefined ? 0 : (timer.wallNow() - (timer.now() - oldest.startedAt)) / 1000
+  )
 }

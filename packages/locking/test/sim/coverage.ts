@@ -18,6 +18,7 @@ const required: Readonly<Record<Probe, true>> = {
   "shutdown with holders": true,
   "limit reached": true,
   "attempt abandoned": true,
+  "undo refused": true,
   "handed over": true,
   "offered to nobody": true,
   "offer answered after the heir had left": true,
