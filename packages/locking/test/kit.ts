@@ -3,19 +3,7 @@
  * told to go on, and the check that nothing is left behind.
  */
 import { assert } from "@effect/vitest"
-import {
-  Clock,
-  Deferred,
-  Effect,
-  type Exit,
-  type Fiber,
-  HashMap,
-  Logger,
-  Metric,
-  Option,
-  Scope,
-  Stream
-} from "effect"
+import { Clock, Deferred, Effect, type Exit, type Fiber, HashMap, Logger, Metric, Option, Scope, Stream } from "effect"
 import type { LockDriver } from "effect-locking/LockDriver"
 import type { LockEvent } from "effect-locking/LockEvent"
 import * as Locking from "effect-locking/Locking"
