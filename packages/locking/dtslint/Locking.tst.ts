@@ -216,11 +216,11 @@ describe("operating", () => {
     expect(Locking.forceRelease("k")).type.toBe<Effect.Effect<Deposed, Asked, Locking.Locking>>()
     expect(Locking.forceRelease("k", { hard: true })).type.toBe<Effect.Effect<Deposed, Asked, Locking.Locking>>()
     expect(Locking.check).type.toBe<Effect.Effect<ReadonlyArray<Finding>, Locking.AdminError, Locking.Locking>>()
-    expect(Locking.listWhere({ prefix: "a", scope: "tenant", tenant: "acme" })).type.toBe<
+    expect(Locking.list({ prefix: "a", scope: "tenant", tenant: "acme" })).type.toBe<
       Effect.Effect<ReadonlyArray<HeldKey>, Locking.AdminError, Locking.Locking>
     >()
-    expect(Locking.listWhere).type.not.toBeCallableWith({ key: "a" })
-    expect(Locking.list).type.toBe<
+    expect(Locking.list).type.not.toBeCallableWith({ key: "a" })
+    expect(Locking.list()).type.toBe<
       Effect.Effect<
         ReadonlyArray<HeldKey>,
         LockError.LockingClosed | LockError.ProviderFailed | LockError.OutcomeUnknown,
@@ -249,8 +249,8 @@ describe("the service", () => {
     expect(service.inspect("k")).type.toBe<
       Effect.Effect<ReadonlyArray<Holder>, LockError.InvalidKey | Locking.AdminError>
     >()
-    expect(service.list).type.toBe<Effect.Effect<ReadonlyArray<HeldKey>, Locking.AdminError>>()
-    expect(service.listWhere({ tenant: "acme" })).type.toBe<
+    expect(service.list()).type.toBe<Effect.Effect<ReadonlyArray<HeldKey>, Locking.AdminError>>()
+    expect(service.list({ tenant: "acme" })).type.toBe<
       Effect.Effect<ReadonlyArray<HeldKey>, Locking.AdminError>
     >()
     expect(service.forceRelease("k")).type.toBe<Effect.Effect<Deposed, LockError.InvalidKey | Locking.AdminError>>()

@@ -67,7 +67,7 @@ export interface ForceReleaseOptions {
 }
 
 /**
- * Which of the held keys `listWhere` answers: those that have all that is named here. What the store does not know of a
+ * Which of the held keys `list` answers: those that have all that is named here. What the store does not know of a
  * key is not what was asked for.
  *
  * @since 0.1.0
@@ -153,8 +153,7 @@ export interface Locking {
   readonly inspect: (
     key: LockKey.Input
   ) => Effect.Effect<ReadonlyArray<Holder>, LockError.InvalidKey | AdminError>
-  readonly list: Effect.Effect<ReadonlyArray<HeldKey>, AdminError>
-  readonly listWhere: (filter: ListFilter) => Effect.Effect<ReadonlyArray<HeldKey>, AdminError>
+  readonly list: (filter?: ListFilter) => Effect.Effect<ReadonlyArray<HeldKey>, AdminError>
   readonly forceRelease: (
     key: LockKey.Input,
     options?: ForceReleaseOptions
@@ -224,8 +223,11 @@ const fromCore = (core: Core): Locking => {
     resolveKey: (key) => engine.resolved(core, key),
     inspect: (key) =>
       Effect.flatMap(engine.resolved(core, key), (resolved) => engine.admin(core, () => driver.inspect(resolved))),
-    list: engine.admin(core, () => driver.list(core.settings.namespace)),
-    listWhere: (filter) => Effect.map(locking.list, (all) => all.filter((held) => hasAll(held, filter))),
+    list: (filter = {}) =>
+      Effect.map(
+        engine.admin(core, () => driver.list(core.settings.namespace)),
+        (all) => all.filter((held) => hasAll(held, filter))
+      ),
     forceRelease: (key, options) =>
       Effect.flatMap(
         engine.resolved(core, key),
@@ -618,50 +620,27 @@ export const inspect = (
   Effect.flatMap(Locking, (locking) => locking.inspect(key))
 
 /**
- * Every key of the namespace that is held now, with its holders, of all tenants. Fails as `inspect` does.
+ * Every key of the namespace that is held now, with its holders, of all tenants; with a filter those that it names. Fails
+ * as `inspect` does.
  *
  * @example
  * ```ts
  * import { Effect } from "effect"
  * import { Locking } from "effect-locking"
  *
- * const program = Locking.list.pipe(
- *   Effect.map((held) => held.map(({ key }) => key)),
- *   Locking.withLocks(["a", "b"])
- * )
- *
- * Effect.runPromise(Effect.provide(program, Locking.layerMemory)).then(console.log) // [ 'a', 'b' ]
- * ```
- *
- * @since 0.1.0
- * @category operating
- */
-export const list: Effect.Effect<ReadonlyArray<HeldKey>, AdminError, Locking> = Effect.flatMap(
-  Locking,
-  (locking) => locking.list
-)
-
-/**
- * `list`, of the keys that a filter names. Fails as `inspect` does.
- *
- * @example
- * ```ts
- * import { Effect } from "effect"
- * import { Locking } from "effect-locking"
- *
- * const program = Locking.listWhere({ prefix: "invoice/" }).pipe(
- *   Effect.map((held) => held.map(({ key }) => key)),
+ * const program = Effect.all([Locking.list(), Locking.list({ prefix: "invoice/" })]).pipe(
+ *   Effect.map(([all, invoices]) => [all.length, invoices.map(({ key }) => key)]),
  *   Locking.withLocks(["account/1", "invoice/7"])
  * )
  *
- * Effect.runPromise(Effect.provide(program, Locking.layerMemory)).then(console.log) // [ 'invoice/7' ]
+ * Effect.runPromise(Effect.provide(program, Locking.layerMemory)).then(console.log) // [ 2, [ 'invoice/7' ] ]
  * ```
  *
  * @since 0.1.0
  * @category operating
  */
-export const listWhere = (filter: ListFilter): Effect.Effect<ReadonlyArray<HeldKey>, AdminError, Locking> =>
-  Effect.flatMap(Locking, (locking) => locking.listWhere(filter))
+export const list = (filter?: ListFilter): Effect.Effect<ReadonlyArray<HeldKey>, AdminError, Locking> =>
+  Effect.flatMap(Locking, (locking) => locking.list(filter))
 
 /**
  * Deposes the holders of a key, and answers who they were. They learn it as `LeaseLost` with reason `revoked`; what

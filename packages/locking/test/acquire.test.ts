@@ -47,9 +47,9 @@ describe("acquire", () => {
         assert.strictEqual(lease.mode, "shared")
         const tried = Option.getOrThrow(yield* Locking.tryAcquire("l"))
         assert.strictEqual(tried.mode, "exclusive")
-        assert.lengthOf(yield* Locking.list, 2)
+        assert.lengthOf(yield* Locking.list(), 2)
       }))
-      assert.deepStrictEqual(yield* Locking.list, [])
+      assert.deepStrictEqual(yield* Locking.list(), [])
     }).pipe(Effect.provide(Locking.layerMemory)))
 
   it.effect("R1.3 it is renewed like the rest", () =>

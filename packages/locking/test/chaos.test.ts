@@ -161,6 +161,6 @@ describe("chaos", () => {
           waiters: 0
         })
       }
-      assert.deepStrictEqual(yield* watcher.list, [])
+      assert.deepStrictEqual(yield* watcher.list(), [])
     })).pipe(Effect.provide(Logger.minimumLogLevel(LogLevel.None))))
 })

@@ -383,7 +383,7 @@ describe("a driver of somebody else", () => {
       Effect.gen(function*() {
         for (const op of ["inspect", "list", "forceRelease"] as const) {
           const { locking } = yield* throwing(op)
-          const ask: Effect.Effect<unknown, unknown> = op === "list" ? locking.list : locking[op]("k")
+          const ask: Effect.Effect<unknown, unknown> = op === "list" ? locking.list() : locking[op]("k")
           const error: any = yield* Effect.flip(ask)
           assert.strictEqual(error._tag, "OutcomeUnknown")
         }
@@ -406,7 +406,7 @@ describe("a driver of somebody else", () => {
         const fiber = yield* Effect.fork(locking.withLock(Effect.void, "k"))
         yield* TestClock.adjust("6 seconds")
         assert.strictEqual((yield* Effect.flip(valueOf(fiber)))._tag, "OutcomeUnknown")
-        for (const ask of [locking.inspect("k"), locking.list, locking.forceRelease("k")]) {
+        for (const ask of [locking.inspect("k"), locking.list(), locking.forceRelease("k")]) {
           const error: any = yield* Effect.flip(ask as Effect.Effect<unknown, unknown>)
           assert.strictEqual(error._tag, "OutcomeUnknown")
         }

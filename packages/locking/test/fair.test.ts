@@ -40,7 +40,7 @@ describe("R1.13 fair", () => {
       assert.isTrue(requests.every(({ fair }) => fair))
       yield* lease.release
       yield* Effect.forEach(waiters, (fiber) => Fiber.join(fiber))
-      assert.deepStrictEqual(yield* locking.list, [])
+      assert.deepStrictEqual(yield* locking.list(), [])
     }))
 
   it.scoped("R6.6 R6.5 a key counts once, however many wait for it, and no longer than they do", () =>

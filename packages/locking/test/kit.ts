@@ -54,7 +54,7 @@ const nothing = { records: 0, grants: 0, leases: 0, waiters: 0, sections: 0, act
 export const assertIdle = (locking: Locking.Locking): Effect.Effect<void> =>
   Effect.gen(function*() {
     assert.deepStrictEqual(sizes(locking), nothing)
-    assert.deepStrictEqual(yield* Effect.orDie(locking.list), [])
+    assert.deepStrictEqual(yield* Effect.orDie(locking.list()), [])
   })
 
 /** The lock is free at this very moment. */

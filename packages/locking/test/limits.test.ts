@@ -236,7 +236,7 @@ describe("limits", () => {
             yield* Effect.exit(Effect.scoped(life(locking)))
             yield* settled
             assert.deepStrictEqual(sizes(locking), { ...idle, timers: 0 })
-            assert.deepStrictEqual(yield* other.list, [])
+            assert.deepStrictEqual(yield* other.list(), [])
             // and every interest that was registered was withdrawn
             assert.strictEqual(driver.count("withdraw"), driver.count("arm"))
           }
@@ -335,8 +335,8 @@ describe("limits", () => {
         yield* locking.acquire("k")
         assert(Option.isSome(yield* apart.tryAcquire("k")))
         assert(Option.isNone(yield* other.tryAcquire("k")))
-        assert.deepStrictEqual((yield* locking.list).map(({ namespace }) => namespace), ["effect-locking"])
-        assert.deepStrictEqual((yield* apart.list).map(({ namespace }) => namespace), ["apart"])
+        assert.deepStrictEqual((yield* locking.list()).map(({ namespace }) => namespace), ["effect-locking"])
+        assert.deepStrictEqual((yield* apart.list()).map(({ namespace }) => namespace), ["apart"])
       }))
 
     it.scoped("R5 options out of range are refused when the layer is built, all at once", () =>

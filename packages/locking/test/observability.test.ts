@@ -544,12 +544,12 @@ describe("operating", () => {
   it.scoped("R10.3 list: every held key of the namespace", () =>
     Effect.gen(function*() {
       const { one, two: other } = yield* two()
-      assert.deepStrictEqual(yield* one.list, [])
+      assert.deepStrictEqual(yield* one.list(), [])
       yield* one.acquire("a")
       yield* LockKey.withTenant(other.acquire("a"), "acme")
       yield* other.acquire(LockKey.platform("nightly"))
       const waiter = yield* waits(other.withLock(Effect.void, "a"))
-      const held = yield* one.list
+      const held = yield* one.list()
       assert.sameDeepMembers(
         held.map(({ key, namespace, scope, tenant }) => ({ key, namespace, scope, tenant })),
         [
@@ -566,7 +566,7 @@ describe("operating", () => {
       yield* Fiber.interrupt(waiter)
     }))
 
-  it.scoped("R10.3 listWhere: those of a tenant, of a scope, with a prefix; what the store does not know is not meant", () =>
+  it.scoped("R10.3 list: those of a tenant, of a scope, with a prefix; what the store does not know is not meant", () =>
     Effect.gen(function*() {
       const driver = yield* MemoryStore.driver(yield* MemoryStore.make)
       const locking = yield* Locking.make({
@@ -579,7 +579,7 @@ describe("operating", () => {
       yield* LockKey.withTenant(locking.acquire("report"), "acme")
       yield* locking.acquire(LockKey.platform("invoice/all"))
       const found = (filter: Locking.ListFilter) =>
-        Effect.map(locking.listWhere(filter), (held) => held.map(({ key }) => key).sort())
+        Effect.map(locking.list(filter), (held) => held.map(({ key }) => key).sort())
       assert.lengthOf(yield* found({}), 5)
       assert.deepStrictEqual(yield* found({ tenant: "acme" }), ["invoice/2", "report"])
       assert.deepStrictEqual(yield* found({ scope: "none" }), ["invoice/1"])
@@ -641,7 +641,7 @@ describe("operating", () => {
     Effect.gen(function*() {
       yield* Locking.acquire("k")
       assert.strictEqual((yield* Locking.inspect("k")).length, 1)
-      assert.strictEqual((yield* Locking.list).length, 1)
+      assert.strictEqual((yield* Locking.list()).length, 1)
       const first = yield* Effect.fork(Stream.runHead(yield* Locking.events))
       yield* settled
       assert.strictEqual((yield* Locking.forceRelease("k")).holders.length, 1)

@@ -122,7 +122,7 @@ describe("tenancy", () => {
         }
         yield* operation(LockKey.platform("k"))
       }
-      yield* locking.list
+      yield* locking.list()
       yield* locking.withLocks(Effect.void, [])
     }))
 
@@ -132,7 +132,7 @@ describe("tenancy", () => {
       yield* locking.withLock(
         LockKey.withTenant(
           Effect.gen(function*() {
-            const held = yield* locking.list
+            const held = yield* locking.list()
             assert.deepStrictEqual(held.map(({ scope, tenant }) => ({ scope, tenant })), [
               { scope: "tenant", tenant: "acme" }
             ])
@@ -523,7 +523,7 @@ const watched = (tracing: LockingOptions["tracing"], secrets: Secrets) =>
         )
         yield* fails(`single attempt ${name}`, attempt.withLockIfAvailable(Effect.void, key, call))
         yield* fails(`inspect ${name}`, attempt.inspect(key))
-        yield* fails(`list ${name}`, attempt.list)
+        yield* fails(`list ${name}`, attempt.list())
         yield* fails(`forceRelease ${name}`, attempt.forceRelease(key))
         const renew = yield* locking((driver) => ({ ...driver, renew: () => answer }))
         yield* fails(`renew ${name}`, renew.withLock(Effect.never, key, call))
@@ -576,7 +576,7 @@ const watched = (tracing: LockingOptions["tracing"], secrets: Secrets) =>
         Effect.zipRight(Effect.fork(closing.close(Exit.void)), TestClock.adjust("1 second"))
       )
       yield* fails("closed before", closing.value.withLock(Effect.void, key, call))
-      yield* fails("closed, list", closing.value.list)
+      yield* fails("closed, list", closing.value.list())
       yield* Deferred.succeed(hung.end, undefined)
       yield* TestClock.adjust("1 minute")
     })
@@ -713,7 +713,7 @@ describe("R4.4 keys, tenants, tokens and metadata stand in no error, log, span, 
       const locking = yield* alone()
       yield* Effect.gen(function*() {
         yield* locking.acquire(key, { metadata })
-        const [held] = yield* locking.list
+        const [held] = yield* locking.list()
         assert.strictEqual(held!.key, key)
         assert.strictEqual(held!.tenant, tenant)
         const [holder] = yield* locking.inspect(key)

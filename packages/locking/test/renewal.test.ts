@@ -400,7 +400,7 @@ describe("renewal", () => {
         yield* Fiber.joinAll(fibers)
         assert.isAbove(driver.count("renew"), 0)
         yield* Effect.sleep("600 millis")
-        assert.deepStrictEqual(yield* other.list, [])
+        assert.deepStrictEqual(yield* other.list(), [])
         const released = new Map<string, number>()
         for (const call of driver.calls) {
           for (const token of call.tokens) {

@@ -107,8 +107,7 @@ describe("shutdown", () => {
         acquire: locking.acquire("k"),
         tryAcquire: locking.tryAcquire("k"),
         inspect: locking.inspect("k"),
-        list: locking.list,
-        listWhere: locking.listWhere({}),
+        list: locking.list(),
         forceRelease: locking.forceRelease("k"),
         "a joined lease": lease.provide(locking.withLock(Effect.void, "held", { reentrant: true }))
       }
@@ -349,9 +348,9 @@ describe("shutdown", () => {
         })
         yield* Effect.provideService(inside, Scope.Scope, scope)
         yield* settled
-        assert.strictEqual((yield* other.list).length, 2)
+        assert.strictEqual((yield* other.list()).length, 2)
         yield* Scope.close(scope, Exit.void)
-        assert.deepStrictEqual(yield* other.list, [])
+        assert.deepStrictEqual(yield* other.list(), [])
       }))
   })
 
@@ -578,7 +577,7 @@ describe("shutdown", () => {
       yield* close
       yield* settled
       assert.deepStrictEqual(sizes(locking), idle)
-      assert.deepStrictEqual(yield* other.list, [])
+      assert.deepStrictEqual(yield* other.list(), [])
       assert.deepStrictEqual(lines.filter((line) => line.level !== "DEBUG"), [])
     }).pipe(Effect.provide(layer))
   })

@@ -443,7 +443,7 @@ describe("no answer", () => {
     Effect.gen(function*() {
       const { driver, locking } = yield* world()
       for (const op of ["inspect", "list", "forceRelease"] as const) {
-        const ask: Effect.Effect<unknown, LockError.LockError> = op === "list" ? locking.list : locking[op]("k")
+        const ask: Effect.Effect<unknown, LockError.LockError> = op === "list" ? locking.list() : locking[op]("k")
         driver.next(op, refuse)
         assert.strictEqual((yield* Effect.flip(ask))._tag, "ProviderFailed")
         driver.next(op, broken)

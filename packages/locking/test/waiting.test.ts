@@ -175,7 +175,7 @@ describe("waiting", () => {
         yield* settled
         assert.deepStrictEqual(driver.of("attempt").map((call) => call.keys), [["a", "b", "c"], ["a", "b", "c"]])
         // nothing is held while it waits
-        assert.deepStrictEqual((yield* other.list).map((held) => held.key), ["b"])
+        assert.deepStrictEqual((yield* other.list()).map((held) => held.key), ["b"])
         yield* lease.release
         yield* settled
         assert.strictEqual(yield* valueOf(waiter), "done")

@@ -550,7 +550,7 @@ describe("withLocks", () => {
       const given = ["é", "b", "a", "b", "\u{1F600}", "\uFFFD", "aa", "Z"]
       const leases = yield* locking.useLocks(given, (leases) =>
         Effect.gen(function*() {
-          assert.deepStrictEqual((yield* locking.list).map(({ key }) => key).sort(), [...new Set(given)].sort())
+          assert.deepStrictEqual((yield* locking.list()).map(({ key }) => key).sort(), [...new Set(given)].sort())
           return leases.map(({ fence, key }) => ({ fence, key }))
         }))
       assert.deepStrictEqual(
@@ -563,7 +563,7 @@ describe("withLocks", () => {
 
   it.effect("R1.5 all forms", () =>
     Effect.gen(function*() {
-      const held = Effect.map(Locking.list, (keys) => keys.length)
+      const held = Effect.map(Locking.list(), (keys) => keys.length)
       assert.strictEqual(yield* Locking.withLocks(held, ["a", "b"]), 2)
       assert.strictEqual(yield* held.pipe(Locking.withLocks(["a", "b", LockKey.platform("a")])), 3)
       assert.strictEqual(yield* held.pipe(Locking.withLocks(["a"], { ttl: "1 minute" })), 1)

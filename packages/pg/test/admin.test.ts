@@ -55,7 +55,7 @@ layer(layerServer(18), { excludeTestServices: true, timeout: 60_000 })("operatin
       const long = `long/${"x".repeat(1000)}`
       yield* LockKey.withTenant(one.acquire("a", { mode: "shared" }), "acme")
       for (let i = 0; i < 12; i++) yield* one.acquire(`${long}${i}`)
-      const listed = yield* two.list
+      const listed = yield* two.list()
       assert.lengthOf(listed, 13)
       const a = listed.find(({ tenant }) => tenant === "acme")!
       assert.deepStrictEqual([a.key, a.namespace, a.scope], ["a", "effect-locking", "tenant"])
@@ -66,7 +66,7 @@ layer(layerServer(18), { excludeTestServices: true, timeout: 60_000 })("operatin
       yield* query("select pg_advisory_lock(1)")
       const third = yield* node(url())
       yield* third.acquire("quiet")
-      const quiet = (yield* two.list).filter(({ key }) => key === undefined)
+      const quiet = (yield* two.list()).filter(({ key }) => key === undefined)
       assert.deepStrictEqual(quiet.map(({ hash }) => hash), [lockId(yield* third.resolveKey("quiet"))])
     }))
 

@@ -202,7 +202,7 @@ layer(layerServer(18), { excludeTestServices: true, timeout: 60_000 })("start", 
         const { url } = yield* database
         yield* (yield* Server).createRole("clerk")
         const one = yield* node(url({ role: "clerk" }), clock)
-        assert.deepStrictEqual(yield* one.list, [])
+        assert.deepStrictEqual(yield* one.list(), [])
         const lease = yield* one.acquire("mine")
         const theirs = lockId(yield* one.resolveKey("theirs"))
         const program = yield* Layer.build(sql(url()))

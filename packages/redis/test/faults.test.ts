@@ -782,7 +782,7 @@ describe("leases", () => {
         assert.isTrue(entered)
       }
       yield* kit.eventually(isFree(server, "swept"))
-      assert.deepStrictEqual(yield* near.list, [])
+      assert.deepStrictEqual(yield* near.list(), [])
     }))
 
   it_("R1.4 a single attempt never waits", () =>

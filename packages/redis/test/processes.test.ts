@@ -104,7 +104,7 @@ describe("processes", () => {
               `mine ${round}`
             )
           )
-          assert.deepStrictEqual(yield* locking.list, [])
+          assert.deepStrictEqual(yield* locking.list(), [])
         }
         yield* worker.send("end")
         assert.strictEqual((yield* worker.ended).code, 0)

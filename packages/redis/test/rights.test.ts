@@ -76,7 +76,7 @@ const story = <R>(
       assert.deepStrictEqual(yield* driver.renew([grant]), [{ _tag: "Confirmed", contended: false }])
       assert.lengthOf(yield* one.inspect(name), 1)
       assert.include(
-        (yield* one.list).map(({ key }) =>
+        (yield* one.list()).map(({ key }) =>
           key
         ),
         name
