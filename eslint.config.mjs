@@ -115,6 +115,25 @@ const noSpreadPush = {
   message: "A spread argument overflows the stack on a long array: push in a loop."
 }
 
+/** Names of Effect 3 that Effect 4 has not: `internal/compat.ts` has one for both. */
+const renamed = Object.entries({
+  Effect: "async|zipRight|zipLeft|clock|catchAll|catchAllCause|dieMessage|fork|forkDaemon|forkIn|withFiberRuntime",
+  Layer: "scoped",
+  Context: "GenericTag|Reference"
+}).map(([object, names]) => ({
+  selector: of(object, names),
+  message: "Effect 4 calls it otherwise: take it from internal/compat.ts."
+})).concat({
+  selector: "TSQualifiedName[left.name='Duration'][right.name='DurationInput']",
+  message: "Effect 4 calls it otherwise: take it from internal/compat.ts."
+})
+
+const bothLines = {
+  files: ["packages/locking/src/**"],
+  ignores: ["packages/locking/src/internal/compat.ts"],
+  rules: { "no-restricted-syntax": ["error", noSpreadPush, ...forbiddenSyntax, ...renamed] }
+}
+
 const determinism = {
   files: ["packages/*/src/**"],
   ignores: ["packages/{benchmarks,cli,testing}/**"],
@@ -216,5 +235,6 @@ export default tseslint.config(
     }
   },
   ...house,
-  determinism
+  determinism,
+  bothLines
 )

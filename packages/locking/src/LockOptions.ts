@@ -4,7 +4,7 @@
  *
  * @since 0.1.0
  */
-import type * as Duration from "effect/Duration"
+import type { DurationInput } from "./internal/compat.js"
 import type { LockMode } from "./LockDriver.js"
 
 /**
@@ -20,13 +20,13 @@ export interface TryOptions {
    * How long the lease lasts without renewal. Default: the layer's `ttl`. In memory at least 1 ms, or infinite; elsewhere
    * as the driver says (`capabilities.ttl`).
    */
-  readonly ttl?: Duration.DurationInput | undefined
+  readonly ttl?: DurationInput | undefined
   /** Limit of each call to the store. At least 1 ms, finite. Default: the smaller of a third of the ttl and 2 seconds. */
-  readonly attemptTimeout?: Duration.DurationInput | undefined
+  readonly attemptTimeout?: DurationInput | undefined
   /** Whether the lease is renewed in the background. Default `true`. */
   readonly autoRenew?: boolean | undefined
   /** After it the lease ends and the section is interrupted, renewed or not. Above zero. Default: infinite. */
-  readonly maxHold?: Duration.DurationInput | undefined
+  readonly maxHold?: DurationInput | undefined
   /**
    * What happens when this flow of code already holds the key: `false` (default) fails `LockReentry`, `true` joins the
    * lease that is held, `"wait"` queues as a stranger would.
@@ -44,7 +44,7 @@ export interface TryOptions {
  */
 export interface AcquireOptions extends TryOptions {
   /** How long to wait. Default: the layer's (5 seconds). Zero: one attempt, then `LockBusy`. May be infinite. */
-  readonly waitTimeout?: Duration.DurationInput | undefined
+  readonly waitTimeout?: DurationInput | undefined
   /**
    * Whether those who ask for it are served in the order of their arrival, across processes. Default `false`: then the
    * order holds within a process, and every process gets its turn. It costs more, and is refused where the driver cannot.
@@ -68,11 +68,11 @@ export interface LockingOptions {
   /** What holders and their errors call this process. Default: a random name. At most 128 characters. */
   readonly session?: string | undefined
   /** Default of the call option. Default: the driver's (memory: infinite; remote: 15 seconds). */
-  readonly ttl?: Duration.DurationInput | undefined
+  readonly ttl?: DurationInput | undefined
   /** Default of the call option. Default 5 seconds. */
-  readonly waitTimeout?: Duration.DurationInput | undefined
+  readonly waitTimeout?: DurationInput | undefined
   /** Default of the call option. Default: the smaller of a third of the ttl and 2 seconds. */
-  readonly attemptTimeout?: Duration.DurationInput | undefined
+  readonly attemptTimeout?: DurationInput | undefined
   /** Keys held or waited for at once. 1 … 1 000 000, default 10 000; less where the driver says so (PostgreSQL: 500). */
   readonly maxKeys?: number | undefined
   /**
@@ -83,13 +83,13 @@ export interface LockingOptions {
   /** Length limit of keys, tenants and namespaces in UTF-8 bytes. 1 … 1 024, default 1 024. */
   readonly maxKeyBytes?: number | undefined
   /** Safety net of a waiter beside the wake-ups, ± 25 %. 10 ms … 1 minute, default 250 ms. */
-  readonly pollInterval?: Duration.DurationInput | undefined
+  readonly pollInterval?: DurationInput | undefined
   /** How long closing may take. At least zero, finite, default 5 seconds. */
-  readonly shutdownTimeout?: Duration.DurationInput | undefined
+  readonly shutdownTimeout?: DurationInput | undefined
   /** Releases in a row that may stay in the process. 0 … 1 000, default 4. */
   readonly maxHandovers?: number | undefined
   /** A lease held longer is logged and counted. Default 1 minute; may be infinite. */
-  readonly holdWarning?: Duration.DurationInput | undefined
+  readonly holdWarning?: DurationInput | undefined
   /** Which calls make spans: those that had to wait (default), all, none. */
   readonly tracing?: "contended" | "all" | "off" | undefined
   /**

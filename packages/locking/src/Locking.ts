@@ -10,11 +10,11 @@
  */
 import * as Effect from "effect/Effect"
 import { dual } from "effect/Function"
-import * as Layer from "effect/Layer"
+import type * as Layer from "effect/Layer"
 import type * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import type * as Stream from "effect/Stream"
-import { tag } from "./internal/compat.js"
+import { scopedLayer, tag } from "./internal/compat.js"
 import type { Core } from "./internal/core.js"
 import * as engine from "./internal/engine.js"
 import { leaseOf, leasesOf } from "./internal/lease.js"
@@ -283,7 +283,7 @@ export const layer = <E, R>(
   driver: Effect.Effect<LockDriver, E, R>,
   options?: LockingOptions
 ): Layer.Layer<Locking, E | LockError.StartError, Exclude<R, Scope.Scope>> =>
-  Layer.scoped(Locking, Effect.flatMap(driver, (opened) => make(opened, options)))
+  scopedLayer(Locking, Effect.flatMap(driver, (opened) => make(opened, options)))
 
 const memoryDriver = Effect.flatMap(MemoryStore.make, MemoryStore.driver)
 
@@ -304,7 +304,7 @@ const memoryDriver = Effect.flatMap(MemoryStore.make, MemoryStore.driver)
  * @since 0.1.0
  * @category layers
  */
-export const layerMemory: Layer.Layer<Locking> = Layer.scoped(
+export const layerMemory: Layer.Layer<Locking> = scopedLayer(
   Locking,
   Effect.flatMap(memoryDriver, (driver) => Effect.orDie(make(driver)))
 )
@@ -331,7 +331,7 @@ export const layerMemory: Layer.Layer<Locking> = Layer.scoped(
  * @category layers
  */
 export const layerMemoryWith = (options: LockingOptions): Layer.Layer<Locking, LockError.InvalidOptions> =>
-  Layer.scoped(
+  scopedLayer(
     Locking,
     Effect.flatMap(
       memoryDriver,

@@ -16,7 +16,7 @@ import * as Fiber from "effect/Fiber"
 import * as Layer from "effect/Layer"
 import * as Random from "effect/Random"
 import * as Scope from "effect/Scope"
-import { type DurationInput, forkDaemon, tag } from "./internal/compat.js"
+import { type DurationInput, forkDaemon, scopedLayer, tag } from "./internal/compat.js"
 import type { Core } from "./internal/core.js"
 import * as modelDriver from "./internal/modelDriver.js"
 import { cores } from "./internal/sizes.js"
@@ -139,7 +139,7 @@ const change = (use: (store: testStore.TestStore) => void): Effect.Effect<void, 
  * @since 0.1.0
  * @category layers
  */
-export const layerStore: Layer.Layer<TestLocking> = Layer.scoped(
+export const layerStore: Layer.Layer<TestLocking> = scopedLayer(
   TestLocking,
   Effect.map(testStore.make, (store) => new TestLockingImpl(store))
 )
@@ -239,7 +239,7 @@ const close = (scope: Scope.CloseableScope, core: Core): Effect.Effect<void> =>
 export const layerWith = (
   options?: LockingOptions
 ): Layer.Layer<TestLocking | Locking.Locking, StartError> =>
-  Layer.provideMerge(Layer.scoped(Locking.Locking, node("main", options)), layerStore)
+  Layer.provideMerge(scopedLayer(Locking.Locking, node("main", options)), layerStore)
 
 /**
  * A store with one node, named `main`, which is the `Locking` of the program under test.

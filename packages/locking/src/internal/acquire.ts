@@ -7,6 +7,7 @@ import * as Effect from "effect/Effect"
 import * as LockError from "../LockError.js"
 import { Joiner, type Restore, sleep } from "./calls.js"
 import * as claims from "./claims.js"
+import { fromCallback, zipRight } from "./compat.js"
 import { contend } from "./contender.js"
 import { Activity, begin, type Core, finish, type Hold, type KeyRecord, type Request, type Waiter } from "./core.js"
 import * as holds from "./hold.js"
@@ -54,7 +55,7 @@ const takeTogether = (core: Core, request: Request, restore: Restore): Effect.Ef
   const takeNext: Effect.Effect<Hold, Failure> = Effect.suspend(() => {
     if (owned.length === ids.length) return contend(core, request, owned, restore)
     const record = recordOf(core, ids[owned.length]!)
-    if (record === undefined) return Effect.zipRight(stepDown, keyLimit(core))
+    if (record === undefined) return zipRight(stepDown, keyLimit(core))
     return Effect.flatMap(Effect.onError(takeTurn(core, record, request, restore), () => stepDown), () => {
       owned.push(record)
       return takeNext
@@ -139,12 +140,12 @@ const wait = (
 
 const park = (core: Core, waiter: Waiter, restore: Restore): Effect.Effect<"turn" | "ask" | Hold, Failure> =>
   Effect.matchCauseEffect(
-    restore(Effect.async<void>((resume) => {
+    restore(fromCallback<void>((resume) => {
       if (waiter.signal !== undefined) return resume(Effect.void)
       waiter.resume = () => resume(Effect.void)
     })),
     {
-      onFailure: (cause) => Effect.zipRight(desert(core, waiter), Effect.failCause(cause)),
+      onFailure: (cause) => zipRight(desert(core, waiter), Effect.failCause(cause)),
       onSuccess: () => {
         const { record, request, signal } = waiter
         waiting.remove(core, request)

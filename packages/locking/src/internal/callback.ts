@@ -2,7 +2,7 @@
  * A call to a store by callback: as good as any effect, and cheaper to the engine, which needs no fiber to wait for it.
  */
 import * as Effect from "effect/Effect"
-import { EffectClass } from "./compat.js"
+import { EffectClass, fromCallback } from "./compat.js"
 
 /**
  * Begins a call and answers how to abandon it, if it can be. `resume` takes what ended it, or what goes on with it; only its first
@@ -15,7 +15,7 @@ export class Callback<A, E> extends EffectClass<A, E> {
     super()
   }
   commit(): Effect.Effect<A, E> {
-    return Effect.async((resume) => {
+    return fromCallback((resume) => {
       const abandon = this.register(resume)
       return abandon === undefined ? undefined : Effect.sync(abandon)
     })

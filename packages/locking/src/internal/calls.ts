@@ -9,7 +9,7 @@
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import { Callback, type Register } from "./callback.js"
-import { attempt, interruptNow, isExit } from "./compat.js"
+import { attempt, fromCallback, interruptNow, isExit } from "./compat.js"
 import type { Core } from "./core.js"
 
 export type Restore = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E, R>
@@ -108,7 +108,7 @@ const wait = <A>(
   joiner.resume = wake
   // `onInterrupt` means the same where nothing else can fail, and takes three times the steps
   return Effect.matchCauseEffect(
-    restore(Effect.async<void>((callback) => {
+    restore(fromCallback<void>((callback) => {
       if (isAwake) callback(Effect.void)
       else resume = callback
     })),

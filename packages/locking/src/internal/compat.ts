@@ -14,8 +14,8 @@ import type * as Fiber from "effect/Fiber"
 import * as FiberId from "effect/FiberId"
 import * as FiberRef from "effect/FiberRef"
 import type * as FiberRefs from "effect/FiberRefs"
+import * as Layer from "effect/Layer"
 import * as Runtime from "effect/Runtime"
-import type * as Scope from "effect/Scope"
 
 export type DurationInput = Duration.DurationInput
 
@@ -32,12 +32,11 @@ export const reference = <A, Self = A>(id: string, defaultValue: () => A): Conte
 
 export const fork = Effect.fork
 export const forkDaemon = Effect.forkDaemon
-export const forkIn: <A, E, R>(
-  self: Effect.Effect<A, E, R>,
-  scope: Scope.Scope
-) => Effect.Effect<RuntimeFiber<A, E>, never, R> = Effect.forkIn
 export const withFiber = Effect.withFiberRuntime
-export const catchAll = Effect.catchAll
+export const fromCallback = Effect.async
+export const zipRight = Effect.zipRight
+export const currentClock = Effect.clock
+export const scopedLayer = Layer.scoped
 export const catchAllCause = Effect.catchAllCause
 
 /** Starts a fiber with the state of the running one and a context of its own. Not a child: nothing ends it by itself. */

@@ -8,6 +8,7 @@ import * as Exit from "effect/Exit"
 import { type Busy, type Contention, DriverError, type Full, type Grant, type LockRequest } from "../LockDriver.js"
 import * as LockError from "../LockError.js"
 import * as calls from "./calls.js"
+import { zipRight } from "./compat.js"
 import { Activity, begin, type Core, finish, type Hold, type KeyRecord, nextToken, type Request } from "./core.js"
 import { abandon, background } from "./giveback.js"
 import { adopt, hasFences } from "./grant.js"
@@ -92,7 +93,7 @@ export const contend = (
     }
     if (!request.standBack) return attempt(contest)
     sometimes("stood back")
-    return Effect.zipRight(arm(contest), pause(contest))
+    return zipRight(arm(contest), pause(contest))
   })
 
 const enlist = (contest: Contest): void => {

@@ -15,7 +15,7 @@ import type { AcquireOptions, LockingOptions } from "../LockOptions.js"
 import { acquire } from "./acquire.js"
 import * as calls from "./calls.js"
 import * as claims from "./claims.js"
-import { contextOf, forker, interruptNow, type RuntimeFiber, untracedForker, withFiber } from "./compat.js"
+import { contextOf, forker, interruptNow, type RuntimeFiber, untracedForker, withFiber, zipRight } from "./compat.js"
 import { type Core, type Hold, Request } from "./core.js"
 import { Entropy } from "./entropy.js"
 import * as events from "./events.js"
@@ -92,7 +92,7 @@ export const make = (
     if (settings.start === "strict") yield* inspectDeployment(core)
     const listener = fork(listen(core))
     yield* Effect.addFinalizer(() =>
-      Effect.zipRight(
+      zipRight(
         shutdown.close(core),
         Effect.suspend(() => {
           interruptNow(listener)

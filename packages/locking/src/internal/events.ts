@@ -6,6 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Option from "effect/Option"
 import type * as Scope from "effect/Scope"
 import type { Happening, LockEvent } from "../LockEvent.js"
+import { fromCallback } from "./compat.js"
 
 const capacity = 1024
 
@@ -43,7 +44,7 @@ export const make = (backend: string, wallNow: () => number, onDrop: () => void)
       if (event !== undefined) return Effect.succeed(event)
       if (isClosed) return Effect.fail(Option.none())
       return Effect.flatMap(
-        Effect.async<void>((resume) => {
+        fromCallback<void>((resume) => {
           listener.wake = () => {
             listener.wake = undefined
             resume(Effect.void)

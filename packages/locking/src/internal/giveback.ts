@@ -5,7 +5,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type { Claim, DriverError } from "../LockDriver.js"
 import * as calls from "./calls.js"
-import { interruptNow } from "./compat.js"
+import { interruptNow, zipRight } from "./compat.js"
 import { Activity, begin, type Core, finish } from "./core.js"
 import { sometimes } from "./probes.js"
 import { about, log } from "./report.js"
@@ -38,14 +38,14 @@ export const abandon = (core: Core, claim: Claim, lastAct: number, lapsesAt: num
         (exit) => {
           const now = core.timer.now()
           if (exit !== undefined && Exit.isSuccess(exit)) {
-            return start >= lastAct ? Effect.void : Effect.zipRight(Effect.sleep(lastAct - now), attempt(0))
+            return start >= lastAct ? Effect.void : zipRight(Effect.sleep(lastAct - now), attempt(0))
           }
           sometimes("undo refused")
           if (now >= lapsesAt || core.isOver) {
             if (core.closed) noteNotGivenBack(core, exit)
             return log(core, "Warning", "RELEASE_FAILED", "A lock could not be given back", about(core, claim))
           }
-          return Effect.zipRight(Effect.sleep(Math.min(1000, 25 * 2 ** tries)), attempt(tries + 1))
+          return zipRight(Effect.sleep(Math.min(1000, 25 * 2 ** tries)), attempt(tries + 1))
         }
       )
     })

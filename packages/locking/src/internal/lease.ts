@@ -121,5 +121,5 @@ export const assertHeld = (input: LockKey.Input): Effect.Effect<Lease, LeaseLost
       if (index < 0) continue
       return hold.state === "lost" ? Effect.fail(leaseLost(hold)) : Effect.succeed(leaseOf(hold, index))
     }
-    return Effect.dieMessage("Lease.assertHeld: this code must run under its lock, and does not")
+    return Effect.die(new Error("Lease.assertHeld: this code must run under its lock, and does not"))
   })

@@ -16,13 +16,14 @@ import type {
   OwnerToken,
   Renewal
 } from "../LockDriver.js"
+import { currentClock } from "./compat.js"
 import { shortHash } from "./pure/keyEncoding.js"
 import type { Refused, StoreGrant, StoreRequest } from "./pure/storeModel.js"
 import { fenceBlock, Interest, type StoreModel } from "./pure/storeModel.js"
 
 /** Milliseconds since the epoch that no setting of the clock moves: deadlines and fences have one base. */
 export const storeTime: Effect.Effect<() => number> = Effect.map(
-  Effect.clock,
+  currentClock,
   (clock: Clock.Clock) => () => Number(clock.unsafeCurrentTimeNanos()) / 1e6
 )
 

@@ -6,6 +6,7 @@ import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
 import type { DriverError, Grant, Released } from "../LockDriver.js"
 import * as calls from "./calls.js"
+import { zipRight } from "./compat.js"
 import { Activity, begin, type Core, finish, type HeldGrant, type Hold, noteIdle } from "./core.js"
 import { abandon } from "./giveback.js"
 import { adopt, hasFences } from "./grant.js"
@@ -62,7 +63,7 @@ const giveBack = <A>(core: Core, held: HeldGrant, answer: A, now: number): Effec
     calls.ask(
       core,
       // a release and a renewal never cross
-      held.renewal === undefined ? call : () => Effect.zipRight(renewalEnded(held), Effect.suspend(call)),
+      held.renewal === undefined ? call : () => zipRight(renewalEnded(held), Effect.suspend(call)),
       now + limit,
       calls.noRestore,
       joiner

@@ -6,6 +6,7 @@ import * as Exit from "effect/Exit"
 import type { Renewal } from "../LockDriver.js"
 import type { LeaseLost } from "../LockError.js"
 import * as calls from "./calls.js"
+import { fromCallback, zipRight } from "./compat.js"
 import { type Core, grantsOf, type HeldGrant, type Hold, type RenewalUnderWay } from "./core.js"
 import * as holds from "./hold.js"
 import { lose } from "./loss.js"
@@ -156,7 +157,7 @@ export const renewAll = (core: Core): void => {
 
 /** Ends when the renewal that is on its way is in the books. */
 export const renewalEnded = (held: HeldGrant): Effect.Effect<void> =>
-  Effect.async((resume) => {
+  fromCallback((resume) => {
     const { renewal } = held
     if (renewal === undefined) resume(Effect.void)
     else renewal.onDone.push(() => resume(Effect.void))
@@ -166,7 +167,7 @@ export const renewalEnded = (held: HeldGrant): Effect.Effect<void> =>
  * Renews one grant now, in a fiber of the layer: an interrupted caller must not leave a renewal that nobody finishes.
  */
 const renewOne = (core: Core, held: HeldGrant): Effect.Effect<void> =>
-  Effect.async((resume) => core.fork(renew(core, [held])).addObserver(() => resume(Effect.void)))
+  fromCallback((resume) => core.fork(renew(core, [held])).addObserver(() => resume(Effect.void)))
 
 /** Asks the store whether others wait, so that `yielding` can be believed. No answer counts as yes. */
 export const confirm = (core: Core, held: HeldGrant): Effect.Effect<void> =>
@@ -182,12 +183,12 @@ export const renewNow = (hold: Hold): Effect.Effect<void, LeaseLost> =>
   Effect.suspend(() => {
     const { core, held } = hold
     if (hold.state !== "held") return Effect.fail(leaseLost(hold))
-    if (held.renewal !== undefined) return Effect.zipRight(renewalEnded(held), renewNow(hold))
+    if (held.renewal !== undefined) return zipRight(renewalEnded(held), renewNow(hold))
     const start = core.timer.now()
     const confirmations = held.confirmations
     return Effect.flatMap(renewOne(core, held), () => {
       if (hold.state !== "held") return Effect.fail(leaseLost(hold))
-      if (held.confirmations === confirmations) return Effect.zipRight(Effect.sleep(100), renewNow(hold))
+      if (held.confirmations === confirmations) return zipRight(Effect.sleep(100), renewNow(hold))
       holds.extend(hold, trust.trustedUntil(start, hold.call.ttl))
       return Effect.void
     })

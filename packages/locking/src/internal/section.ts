@@ -15,9 +15,11 @@ import type { LeaseLost } from "../LockError.js"
 import type { Restore } from "./calls.js"
 import * as claims from "./claims.js"
 import {
+  catchAllCause,
   contextOf,
   type FiberState,
   fork,
+  fromCallback,
   givesInterruption,
   hasChanges,
   inheritFrom,
@@ -28,7 +30,8 @@ import {
   setContext,
   starting,
   stateOf,
-  withFiber
+  withFiber,
+  zipRight
 } from "./compat.js"
 import type { Hold } from "./core.js"
 import * as holds from "./hold.js"
@@ -77,7 +80,7 @@ export const run = <A, E, R>(
     return givesInterruption(restore)
       ? follow(start(section, context as Context.Context<R>, !isOver(), (state) => begunWith = state))
       // a child is told of an interrupt that its parent may not act on yet
-      : Effect.flatMap(fork(Effect.zipRight(setContext(context), section)), follow)
+      : Effect.flatMap(fork(zipRight(setContext(context), section)), follow)
   })
 
 /** The end of a fiber, which an interrupt of its caller only hastens. */
@@ -86,8 +89,8 @@ const end = <A, E>(
   caller: RuntimeFiber<any, any>,
   restore: Restore
 ): Effect.Effect<Exit.Exit<A, E>> => {
-  const ended = Effect.async<Exit.Exit<A, E>>((resume) => fiber.addObserver((exit) => resume(Effect.succeed(exit))))
-  return Effect.catchAllCause(restore(ended), () => {
+  const ended = fromCallback<Exit.Exit<A, E>>((resume) => fiber.addObserver((exit) => resume(Effect.succeed(exit))))
+  return catchAllCause(restore(ended), () => {
     interruptAs(fiber, caller)
     return ended
   })

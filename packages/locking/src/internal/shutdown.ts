@@ -4,7 +4,7 @@
  */
 import * as Effect from "effect/Effect"
 import * as LockError from "../LockError.js"
-import { catchAllCause } from "./compat.js"
+import { catchAllCause, fromCallback, zipRight } from "./compat.js"
 import { type Core, grantsOf, isIdle } from "./core.js"
 import { background } from "./giveback.js"
 import * as holds from "./hold.js"
@@ -17,7 +17,7 @@ export const close = (core: Core): Effect.Effect<void> =>
   catchAllCause(
     closing(core),
     // the layers below must close, and whoever waits for the last event
-    (cause) => Effect.zipRight(log(core, "Error", "LOCK_CLOSE_FAILED", "Closing failed"), Effect.logDebug(cause))
+    (cause) => zipRight(log(core, "Error", "LOCK_CLOSE_FAILED", "Closing failed"), Effect.logDebug(cause))
   )
 
 const closing = (core: Core): Effect.Effect<void> =>
@@ -48,11 +48,11 @@ const idle = (core: Core, deadline: number): Effect.Effect<void> =>
   Effect.suspend(() =>
     isIdle(core) || core.timer.now() >= deadline
       ? Effect.void
-      : Effect.zipRight(untilIdle(core, deadline), idle(core, deadline))
+      : zipRight(untilIdle(core, deadline), idle(core, deadline))
   )
 
 const untilIdle = (core: Core, deadline: number): Effect.Effect<void> =>
-  Effect.async((resume) => {
+  fromCallback((resume) => {
     const done = () => {
       core.timer.cancel(timer)
       core.onIdle = undefined
@@ -75,7 +75,7 @@ const leftovers = (core: Core): Effect.Effect<void> =>
     if (left === 0 && sections === 0) return unanswered(core)
     const error = new LockError.CleanupTimeout({ backend: core.settings.backend, sections, grants: left })
     core.events.emit(() => ({ _tag: "CleanupTimeout", sections, grants: left }))
-    return Effect.zipRight(log(core, "Error", error.code, error.message), unanswered(core))
+    return zipRight(log(core, "Error", error.code, error.message), unanswered(core))
   })
 
 /** In time, but the store did not take everything. */

@@ -15,7 +15,7 @@ import {
   type OwnerToken,
   type Renewal
 } from "../LockDriver.js"
-import { forker, interruptNow, type RuntimeFiber } from "./compat.js"
+import { currentClock, forker, fromCallback, interruptNow, type RuntimeFiber, zipRight } from "./compat.js"
 import * as modelDriver from "./modelDriver.js"
 import { StoreModel } from "./pure/storeModel.js"
 
@@ -111,7 +111,7 @@ const notSent = (message: string) => new DriverError({ executed: "no", message }
 const noAnswer = new DriverError({ executed: "unknown", message: "the connection was closed before the answer" })
 
 export const make: Effect.Effect<TestStore, never, Scope.Scope> = Effect.gen(function*() {
-  const clock: Clock.Clock = yield* Effect.clock
+  const clock: Clock.Clock = yield* currentClock
   const time = yield* modelDriver.storeTime
   const fork = yield* forker
   const model = new StoreModel()
@@ -125,7 +125,7 @@ export const make: Effect.Effect<TestStore, never, Scope.Scope> = Effect.gen(fun
 
   /** Runs `then` after the delay, unless it is cancelled. */
   const after = (delay: Duration.Duration, then: () => void): () => void => {
-    const sleeper = fork(Effect.zipRight(Effect.yieldNow(), Effect.map(clock.sleep(delay), then)))
+    const sleeper = fork(zipRight(Effect.yieldNow(), Effect.map(clock.sleep(delay), then)))
     sleepers.add(sleeper)
     sleeper.addObserver(() => sleepers.delete(sleeper))
     return () => interruptNow(sleeper)
@@ -163,7 +163,7 @@ export const make: Effect.Effect<TestStore, never, Scope.Scope> = Effect.gen(fun
     register: (pass: () => void) => () => void,
     then: Effect.Effect<A, DriverError>
   ): Effect.Effect<A, DriverError> =>
-    Effect.async((resume) => {
+    fromCallback((resume) => {
       const leave = () => {
         node.parked.delete(pass)
         cancel()

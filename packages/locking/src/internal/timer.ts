@@ -4,7 +4,15 @@
  */
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
-import { catchAllCause, forker, interruptNow, isTestClock, type RuntimeFiber } from "./compat.js"
+import {
+  catchAllCause,
+  currentClock,
+  forker,
+  interruptNow,
+  isTestClock,
+  type RuntimeFiber,
+  zipRight
+} from "./compat.js"
 import { type Deadline, Deadlines } from "./pure/deadlines.js"
 
 /**
@@ -31,7 +39,7 @@ export interface Timer {
 export const make = (onTick: () => void): Effect.Effect<Timer> =>
   Effect.gen(function*() {
     const fork = yield* forker
-    const clock = yield* Effect.clock
+    const clock = yield* currentClock
     const longest = isTestClock(clock) ? longestTestSleep : longestSleep
     const deadlines = new Deadlines()
     let armedFor = Infinity
@@ -49,7 +57,7 @@ export const make = (onTick: () => void): Effect.Effect<Timer> =>
         // never inside of `add`: whoever adds a deadline may have more to note
         return Effect.flatMap(
           left <= 0 ? Effect.yieldNow() : clock.sleep(Duration.millis(left)),
-          () => mine === generation ? Effect.zipRight(fire, sleepFrom(mine)) : Effect.void
+          () => mine === generation ? zipRight(fire, sleepFrom(mine)) : Effect.void
         )
       })
 
