@@ -621,14 +621,16 @@ describe("leases", () => {
         const waiting = Effect.fork(far.withLock(Effect.void, "secret-key", { waitTimeout: "50 seconds" }))
         const first = yield* waiting
         yield* kit.eventually(Effect.map(measured("waiters"), (waiters) => waiters === 1))
+        const since = Number(yield* measured("oldest_wait_start_time_seconds"))
+        assert.approximately(since, Date.now() / 1000, 20)
 
         yield* proxy.pause({ who: scripts })
         yield* kit.eventually(Effect.map(measured("renewals_total", "unknown"), (failed) => failed! >= 2))
         const second = yield* waiting
         yield* kit.eventually(Effect.map(measured("waiters"), (waiters) => waiters === 2))
         assert.strictEqual(yield* measured("leases"), 1)
-        // it has waited since before the first renewal that failed
-        assert.isAbove(Number(yield* measured("oldest_wait_seconds")), 1)
+        // that of the first one
+        assert.approximately(Number(yield* measured("oldest_wait_start_time_seconds")), since, 0.1)
         yield* proxy.heal
         yield* kit.eventually(Effect.sync(() => events("Recovered").length > 0))
         assert.deepStrictEqual([events("RenewalFailed").length, events("Recovered").length, events("Lost").length], [
