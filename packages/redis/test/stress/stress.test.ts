@@ -89,10 +89,8 @@ describe("stress", () => {
         const server = yield* kit.server
         const killed = yield* killConnections(server)
         const { shares } = yield* load(server)
-        // on a machine that is too busy to judge each second, a process may have no connection for one
-        if (shares.length === processes * (seconds - 1)) {
-          assert.isAtLeast(shares[0]!, fairShare, "of its fair share, in some second")
-        }
+        // who was cut off twice within a second may have had little of it
+        if (shares.length > 4) assert.isAtLeast(shares[2]!, fairShare, "of its fair share, in nearly each second")
         assert.isAtLeast(killed.count, 2 * seconds)
       }),
     (seconds + 110) * 1000
