@@ -24,7 +24,7 @@ import {
 const onlyOnce = (url: string) => {
   let isMade = false
   return Effect.suspend(() => {
-    if (isMade) return Effect.fail(new Error("one connection is the limit"))
+    if (isMade) return Effect.fail("one connection is the limit")
     isMade = true
     return Effect.succeed(new Pg.Client({ connectionString: url }))
   })
