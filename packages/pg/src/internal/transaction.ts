@@ -11,7 +11,6 @@ import * as LockKey from "effect-locking/LockKey"
 import * as Duration from "effect/Duration"
 import * as Effect from "effect/Effect"
 import * as Exit from "effect/Exit"
-import * as Fiber from "effect/Fiber"
 import * as Option from "effect/Option"
 import * as Queue from "effect/Queue"
 import * as Random from "effect/Random"
@@ -20,7 +19,7 @@ import { TransactionInvalid } from "../PgError.js"
 import type { PgLocking } from "../PgLocking.js"
 import type { Questions } from "./admin.js"
 import type { Waiter } from "./books.js"
-import { failure } from "./connection.js"
+import { failure, promptly } from "./connection.js"
 import { quarantined, register, withdraw } from "./contention.js"
 import * as fences from "./fences.js"
 import type { Listener } from "./listener.js"
@@ -162,15 +161,7 @@ const announced = <A, E>(
         Effect.forkIn(scope)
       )
     })
-    const pause: Pause = (millis) =>
-      Effect.zipRight(
-        announce,
-        Effect.acquireUseRelease(
-          Effect.forkDaemon(Effect.interruptible(Effect.zipRight(Effect.sleep(millis), Effect.sync(wake)))),
-          () => Queue.take(wakes),
-          Fiber.interruptFork
-        )
-      )
+    const pause: Pause = (millis) => Effect.zipRight(announce, promptly(Queue.take(wakes), wake, millis))
     return Effect.acquireUseRelease(
       Effect.sync(() => books.interestIn(ids).waiters.set(waiter, waiter)),
       () => use(pause),
