@@ -12,6 +12,7 @@ import {
   held,
   keysHeld,
   node,
+  type NodeOptions,
   nothingHeld,
   serve,
   slack,
@@ -54,6 +55,20 @@ const statements = (server: PostgresServer.PostgresServer) =>
     ),
     ([row]) => row!.n
   )
+
+/** Three processes behind a proxy with ten callers each for a key that the first of them holds for ever. */
+const crowd = (server: PostgresServer.PostgresServer, proxy: TcpProxy.TcpProxy, options: NodeOptions) =>
+  Effect.gen(function*() {
+    const nodes = yield* Effect.forEach([1, 2, 3], () => node(server.url({ port: proxy.port }), options))
+    const holder = yield* Effect.fork(Effect.exit(nodes[0]!.withLock(Effect.never, "k")))
+    yield* until("held", Effect.map(keysHeld(server), ({ length }) => length === 1))
+    const waiters = yield* Effect.forEach(
+      nodes.flatMap((one) => Array.from({ length: 10 }, () => one)),
+      (one) => Effect.fork(one.withLock(Effect.void, "k", patient))
+    )
+    yield* somebodyWaits(server, 2)
+    return { holder, waiters }
+  })
 
 describe("wake-ups", () => {
   it.scopedLive(
@@ -177,26 +192,15 @@ describe("wake-ups", () => {
       Effect.gen(function*() {
         const server = yield* serve()
         const proxy = yield* TcpProxy.make({ port: server.port })
-        const nodes = yield* Effect.forEach(
-          [1, 2, 3],
-          () => node(server.url({ port: proxy.port }), { sessionTtl: "10 seconds", restartQuarantine: false })
-        )
-        const first = yield* Effect.fork(Effect.exit(nodes[0]!.withLock(Effect.never, "k")))
-        yield* until("held", Effect.map(keysHeld(server), ({ length }) => length === 1))
-        const waiters = yield* Effect.forEach(
-          nodes,
-          (one) =>
-            Effect.forEach(Array.from({ length: 10 }), () => Effect.fork(one.withLock(Effect.void, "k", patient)))
-        )
-        yield* somebodyWaits(server, 2)
+        const { holder, waiters } = yield* crowd(server, proxy, { sessionTtl: "10 seconds", restartQuarantine: false })
         yield* server.stop()
         yield* Effect.sleep(2500)
         const attempts = yield* proxy.connections
         // a session and a connection for wake-ups of each process, backing off from 50 ms to a second
         assert.isBelow(attempts.length, 90)
         yield* server.start
-        for (const waiter of waiters.flat()) yield* Fiber.join(waiter)
-        yield* Fiber.join(first)
+        for (const waiter of waiters) yield* Fiber.join(waiter)
+        yield* Fiber.join(holder)
         yield* nothingHeld(server)
       }),
     60_000
@@ -208,18 +212,7 @@ describe("wake-ups", () => {
       Effect.gen(function*() {
         const server = yield* serve()
         const proxy = yield* TcpProxy.make({ port: server.port })
-        const nodes = yield* Effect.forEach(
-          [1, 2, 3],
-          () => node(server.url({ port: proxy.port }), { sessionTtl: "10 seconds" })
-        )
-        const first = yield* Effect.fork(Effect.exit(nodes[0]!.withLock(Effect.never, "k")))
-        yield* until("held", Effect.map(keysHeld(server), ({ length }) => length === 1))
-        const waiters = yield* Effect.forEach(
-          nodes,
-          (one) =>
-            Effect.forEach(Array.from({ length: 10 }), () => Effect.fork(one.withLock(Effect.void, "k", patient)))
-        )
-        yield* somebodyWaits(server, 2)
+        const { holder, waiters } = yield* crowd(server, proxy, { sessionTtl: "10 seconds" })
         yield* server.stop()
         fs.writeFileSync(path.join(server.dataFolder, "standby.signal"), "")
         yield* server.start
@@ -229,13 +222,13 @@ describe("wake-ups", () => {
         yield* Effect.sleep(5000)
         const attempts = (yield* proxy.connections).length - before
         assert.deepStrictEqual(yield* keysHeld(server), [])
-        assert.deepStrictEqual(waiters.flat().filter((waiter) => waiter.unsafePoll() !== null), [], "they wait on")
+        assert.deepStrictEqual(waiters.filter((waiter) => waiter.unsafePoll() !== null), [], "they wait on")
         // a session and a connection for wake-ups of each process, at most once in three quarters of a second
         assert.isBelow(attempts, 3 * 2 * 7)
         assert.isAbove(attempts, 3)
         yield* server.promote
-        for (const waiter of waiters.flat()) yield* Fiber.join(waiter)
-        yield* Fiber.join(first)
+        for (const waiter of waiters) yield* Fiber.join(waiter)
+        yield* Fiber.join(holder)
         yield* nothingHeld(server)
       }),
     60_000
